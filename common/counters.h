@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the plugin counts, per connection and rail, and where a reader finds it: a memfd named
+ * MPIB_COUNTERS_NAME in the process (look for "/memfd:mpib-counters" among /proc/PID/fd), a header
+ * and an array of entries. Each number has one writer, the thread that drives the connection, and
+ * only grows while the entry is live; readers load it relaxed and may see one message's numbers
+ * half way. An entry is reused after its connection closed.
+ */
+#ifndef MPIB_COMMON_COUNTERS_H
+#define MPIB_COMMON_COUNTERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MPIB_COUNTERS_NAME    "mpib-counters"
+#define MPIB_COUNTERS_MAGIC   0x4D504943u
+#define MPIB_COUNTERS_VERSION 1u
+#define MPIB_COUNTERS_ENTRIES 4096u
+
+enum mpib_counter_state {
+	MPIB_COUNTER_FREE = 0,
+	MPIB_COUNTER_LIVE = 1,
+};
+
+enum mpib_counter_kind {
+	MPIB_COUNTER_SEND = 1,
+	MPIB_COUNTER_RECV = 2,
+};
+
+struct mpib_counters_header {
+	uint32_t magic;	     /* MPIB_COUNTERS_MAGIC, written last */
+	uint32_t version;    /* MPIB_COUNTERS_VERSION */
+	uint32_t entries;    /* entries that follow */
+	uint32_t entry_size; /* bytes of each: step by this, not by your own sizeof */
+	uint32_t pid;	     /* of the writer, in its own pid namespace */
+	uint32_t pad[11];
+};
+
+/* Index 0 is SOUT, 1 is SUP. */
+struct mpib_counter_rail {
+	uint64_t bytes;	      /* payload: posted by a sender, arrived at a receiver */
+	uint64_t requests;    /* data work requests posted (sender), immediates seen (receiver) */
+	uint64_t completions; /* completions polled, of any kind */
+	uint64_t cts;	      /* clear-to-send writes posted (receiver only) */
+};
+
+struct mpib_counter_entry {
+	uint32_t state;	     /* enum mpib_counter_state; written last, with release */
+	uint32_t kind;	     /* enum mpib_counter_kind */
+	uint32_t conn_id;    /* as registered with the agent; 0 in vanilla mode */
+	uint32_t mode;	     /* 0 vanilla, 1 advanced */
+	uint32_t path;	     /* 0 intra-island, 1 inter-island */
+	uint32_t sout_local; /* addresses, network order */
+	uint32_t sout_remote;
+	uint32_t qps[2]; /* QPs that exist on each rail */
+	uint32_t share;	 /* the share of the latest message, 0..1024 (sender) */
+	uint32_t pad0[6];
+	struct mpib_counter_rail rail[2];
+	uint64_t messages; /* sends posted, or receives completed (each entry of a group) */
+	uint64_t stalls;   /* sender: calls answered "not now" for want of a CTS */
+	uint64_t pad1[14];
+};
+
+_Static_assert(sizeof(struct mpib_counters_header) == 64, "one cache line");
+_Static_assert(sizeof(struct mpib_counter_rail) == 32, "half a cache line");
+_Static_assert(offsetof(struct mpib_counter_entry, rail) == 64, "data in the second line");
+_Static_assert(sizeof(struct mpib_counter_entry) == 256, "four cache lines");
+
+#define MPIB_COUNTERS_SIZE                       \
+	(sizeof(struct mpib_counters_header) +   \
+	 (size_t)MPIB_COUNTERS_ENTRIES * sizeof(struct mpib_counter_entry))
+
+#endif

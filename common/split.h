@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a message is divided between the rails: (size, share) -> bytes on SUP. Pure, integers only. */
+#ifndef MPIB_COMMON_SPLIT_H
+#define MPIB_COMMON_SPLIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/mpib_agent_iface.h"
+
+/* LL128 data must not be torn inside a 128-byte line (NCCL ABI reference, 7.4), so the border
+ * between the rails lies on one. */
+#define MPIB_SPLIT_ALIGN 128u
+
+/* Bytes of a message of @size that go to SUP under @share; the rest, which comes first in the
+ * buffer, goes to SOUT. 0 and >= 1024 mean *all* on one rail, before any rounding: isolation must
+ * hold for odd sizes too. Exact for every size_t: the multiplication can't overflow. */
+static inline size_t mpib_split_sup(size_t size, uint32_t share)
+{
+	size_t sup;
+
+	if (share == 0)
+		return 0;
+	if (share >= MPIB_SHARE_MAX)
+		return size;
+
+	sup = (size >> 10) * share + (((size & 1023) * share) >> 10);
+	return sup & ~(size_t)(MPIB_SPLIT_ALIGN - 1);
+}
+
+#endif
