@@ -11,12 +11,12 @@
 #define mpib_cleanup(fn) __attribute__((cleanup(fn)))
 
 /* Makes fn##p, a guard for a pointer that @fn frees; @fn takes NULL. */
-#define MPIB_DEFINE_CLEANUP(type, fn)              \
-	static inline void fn##p(type *ptr)        \
-	{                                          \
-		if (*ptr)                          \
-			(void)fn(*ptr);            \
-	}                                          \
+#define MPIB_DEFINE_CLEANUP(type, fn)                                                              \
+	static inline void fn##p(type *ptr)                                                        \
+	{                                                                                          \
+		if (*ptr)                                                                          \
+			(void)fn(*ptr);                                                            \
+	}                                                                                          \
 	struct mpib_cleanup_semicolon_
 
 static inline void mpib_freep(void *ptr)
@@ -37,11 +37,11 @@ static inline void mpib_fclosep(FILE **file)
 }
 
 /* Takes the pointer out of a guarded local, which then frees nothing. */
-#define mpib_steal_ptr(ptr)                    \
-	({                                     \
-		__typeof__(ptr) stolen_ = ptr; \
-		(ptr) = NULL;                  \
-		stolen_;                       \
+#define mpib_steal_ptr(ptr)                                                                        \
+	__extension__({                                                                            \
+		__typeof__(ptr) stolen_ = ptr;                                                     \
+		(ptr) = NULL;                                                                      \
+		stolen_;                                                                           \
 	})
 
 static inline int mpib_steal_fd(int *fd)

@@ -66,8 +66,8 @@ _Static_assert(sizeof(struct mpib_counter_rail) == 32, "half a cache line");
 _Static_assert(offsetof(struct mpib_counter_entry, rail) == 64, "data in the second line");
 _Static_assert(sizeof(struct mpib_counter_entry) == 256, "four cache lines");
 
-#define MPIB_COUNTERS_SIZE                       \
-	(sizeof(struct mpib_counters_header) +   \
+#define MPIB_COUNTERS_SIZE                                                                         \
+	(sizeof(struct mpib_counters_header) +                                                     \
 	 (size_t)MPIB_COUNTERS_ENTRIES * sizeof(struct mpib_counter_entry))
 
 #endif

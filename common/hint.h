@@ -35,8 +35,8 @@ static inline bool mpib_hint_read(const struct mpib_hint_entry *entry, uint32_t 
 	for (unsigned int n = 0; n < MPIB_HINT_READ_TRIES; n++) {
 		uint32_t before =
 			atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_acquire);
-		uint32_t share =
-			atomic_load_explicit(mpib_hint_atomic(&entry->sup_bw), memory_order_acquire);
+		uint32_t share = atomic_load_explicit(mpib_hint_atomic(&entry->sup_bw),
+						      memory_order_acquire);
 		uint32_t after =
 			atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_relaxed);
 
@@ -50,7 +50,8 @@ static inline bool mpib_hint_read(const struct mpib_hint_entry *entry, uint32_t 
 }
 
 /* The same for the whole slot: share and both addresses belong together. ret->seq is the even
- * number under which they were read; sup_bw is not clamped, so that tools can show what is there. */
+ * number under which they were read; sup_bw is not clamped, so that tools can show what is there.
+ */
 static inline bool mpib_hint_read_entry(const struct mpib_hint_entry *entry,
 					struct mpib_hint_entry *ret)
 {
@@ -58,13 +59,14 @@ static inline bool mpib_hint_read_entry(const struct mpib_hint_entry *entry,
 		struct mpib_hint_entry copy;
 		uint32_t after;
 
-		copy.seq = atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_acquire);
-		copy.sup_bw =
-			atomic_load_explicit(mpib_hint_atomic(&entry->sup_bw), memory_order_acquire);
-		copy.src_ip =
-			atomic_load_explicit(mpib_hint_atomic(&entry->src_ip), memory_order_acquire);
-		copy.dst_ip =
-			atomic_load_explicit(mpib_hint_atomic(&entry->dst_ip), memory_order_acquire);
+		copy.seq =
+			atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_acquire);
+		copy.sup_bw = atomic_load_explicit(mpib_hint_atomic(&entry->sup_bw),
+						   memory_order_acquire);
+		copy.src_ip = atomic_load_explicit(mpib_hint_atomic(&entry->src_ip),
+						   memory_order_acquire);
+		copy.dst_ip = atomic_load_explicit(mpib_hint_atomic(&entry->dst_ip),
+						   memory_order_acquire);
 		after = atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_relaxed);
 
 		if (copy.seq == after && !(after & 1)) {
@@ -78,8 +80,8 @@ static inline bool mpib_hint_read_entry(const struct mpib_hint_entry *entry,
 
 /* Writes a slot. One writer only, ever: the agent's one thread. A slot that a dead writer left odd
  * ends up even. */
-static inline void mpib_hint_write(struct mpib_hint_entry *entry, uint32_t share, uint32_t src_ip_be,
-				   uint32_t dst_ip_be)
+static inline void mpib_hint_write(struct mpib_hint_entry *entry, uint32_t share,
+				   uint32_t src_ip_be, uint32_t dst_ip_be)
 {
 	uint32_t odd =
 		atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_relaxed) | 1;

@@ -10,6 +10,6 @@
 #define mpib_likely(x)	 __builtin_expect(!!(x), 1)
 #define mpib_unlikely(x) __builtin_expect(!!(x), 0)
 
-#define mpib_container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define mpib_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 #endif

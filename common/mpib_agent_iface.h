@@ -30,7 +30,7 @@ extern "C" {
  * mpibctl alike (tests, containers). */
 #define MPIB_AGENT_DIR_DEFAULT "/tmp/mpib"
 #define MPIB_AGENT_DIR_ENV     "MPIB_AGENT_DIR"
-#define MPIB_HINTS_NAME        "hints"
+#define MPIB_HINTS_NAME	       "hints"
 #define MPIB_SOCKET_NAME       "agent.sock"
 
 /* ---- the hint table ------------------------------------------------------------------------ */
@@ -72,7 +72,7 @@ MPIB_STATIC_ASSERT(offsetof(struct mpib_hint_entry, src_ip) == 8, "src_ip at 8")
 MPIB_STATIC_ASSERT(offsetof(struct mpib_hint_entry, dst_ip) == 12, "dst_ip at 12");
 
 /* Size in bytes of a table with @entries slots. */
-#define MPIB_HINTS_SIZE(entries) \
+#define MPIB_HINTS_SIZE(entries)                                                                   \
 	(sizeof(struct mpib_hint_header) + (size_t)(entries) * sizeof(struct mpib_hint_entry))
 MPIB_STATIC_ASSERT(MPIB_HINTS_SIZE(MPIB_HINT_ENTRIES_DEFAULT) == 4112, "default table size");
 

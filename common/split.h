@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a message is divided between the rails: (size, share) -> bytes on SUP. Pure, integers only. */
+/* How a message is divided between the rails: (size, share) -> bytes on SUP. Pure, integers only.
+ */
 #ifndef MPIB_COMMON_SPLIT_H
 #define MPIB_COMMON_SPLIT_H
 
