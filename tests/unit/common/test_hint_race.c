@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Case C19: one writer toggles a slot between two pairs, readers in other threads and in another
+ * process look on; a count proves that reads overlapped writes, and no read may return parts of
+ * both pairs or anything else. MPIB_TEST_SECONDS (2) says how long a race lasts.
+ */
+#include "common/hint.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+#include "common/macros.h"
+#include "tests/unit/common/cmocka_all.h"
+#include "tests/unit/common/hint_pairs.h"
+#include "tests/unit/common/random.h"
+
+#define READERS	      3
+#define SECONDS_ENV   "MPIB_TEST_SECONDS"
+#define KILL_ROUNDS   40
+#define TSAN_EXITCODE 66
+
+/* One race. The threads share the slot, `stop` and `reads`; all else is set before they start. */
+struct race {
+	struct mpib_hint_entry *entry;
+	hint_writer write;
+	hint_reader read;
+	atomic_bool stop;
+	atomic_ulong reads; /* by all readers; a pausing writer waits for it to move */
+};
+
+struct reader {
+	pthread_t thread;
+	struct race *race;
+	unsigned long pairs[2]; /* reads that returned pair 0, pair 1 */
+	unsigned long refused;
+	unsigned long overlapped; /* seq moved, or was odd, while the read ran */
+	unsigned long mixed;
+	unsigned long other;
+};
+
+static double race_seconds(void)
+{
+	const char *text = getenv(SECONDS_ENV);
+
+	return text ? strtod(text, NULL) : 2;
+}
+
+static double now_seconds(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* A look at the slot as a plugin has it, with what the test wants to know about it. */
+static void read_once(struct reader *reader)
+{
+	const struct mpib_hint_entry *entry = reader->race->entry;
+	uint32_t before = mpib_hint_load(&entry->seq);
+	struct mpib_hint_entry seen;
+	uint32_t share = 0;
+
+	if (reader->race->read(entry, &seen)) {
+		enum hint_verdict verdict = hint_judge(&seen);
+
+		if (verdict == HINT_MIXED)
+			reader->mixed++;
+		else if (verdict == HINT_OTHER)
+			reader->other++;
+		else
+			reader->pairs[verdict]++;
+	} else {
+		reader->refused++;
+	}
+
+	if (mpib_hint_read(entry, &share) && share != 0 && share != MPIB_SHARE_MAX)
+		reader->other++;
+	if (before & 1 || before != mpib_hint_load(&entry->seq))
+		reader->overlapped++;
+}
+
+static void *reader_run(void *arg)
+{
+	struct reader *reader = arg;
+
+	while (!atomic_load_explicit(&reader->race->stop, memory_order_relaxed)) {
+		read_once(reader);
+		(void)atomic_fetch_add_explicit(&reader->race->reads, 1, memory_order_relaxed);
+	}
+	return NULL;
+}
+
+/* Toggles for @seconds; pauses of random length leave the readers quiet times as well. */
+static unsigned long toggle(struct race *race, double seconds)
+{
+	struct mpib_test_random random = mpib_test_random_init(1);
+	double end = now_seconds() + seconds;
+	unsigned long writes = 0;
+
+	do {
+		for (unsigned int n = 0; n < 256; n++) {
+			const struct hint_pair *pair = &hint_pairs[writes++ & 1];
+			uint64_t pause = mpib_test_random_below(&random, 64);
+
+			race->write(race->entry, pair->share, pair->src, pair->dst);
+			while (pause-- > 0)
+				(void)mpib_hint_load(&race->entry->dst_ip);
+		}
+	} while (now_seconds() < end);
+
+	return writes;
+}
+
+/* Runs a race and returns the sum over the readers. */
+static struct reader race_run(hint_writer write, hint_reader read, double seconds)
+{
+	struct mpib_hint_entry entry = { 0 };
+	struct race race = { .entry = &entry, .write = write, .read = read };
+	struct reader readers[READERS] = { 0 };
+	struct reader sum = { 0 };
+	unsigned long writes;
+
+	mpib_hint_write(&entry, hint_pairs[1].share, hint_pairs[1].src, hint_pairs[1].dst);
+	for (unsigned int k = 0; k < READERS; k++) {
+		readers[k].race = &race;
+		assert_int_equal(pthread_create(&readers[k].thread, NULL, reader_run, &readers[k]),
+				 0);
+	}
+
+	writes = toggle(&race, seconds);
+	atomic_store(&race.stop, true);
+	for (unsigned int k = 0; k < READERS; k++) {
+		assert_int_equal(pthread_join(readers[k].thread, NULL), 0);
+		sum.pairs[0] += readers[k].pairs[0];
+		sum.pairs[1] += readers[k].pairs[1];
+		sum.refused += readers[k].refused;
+		sum.overlapped += readers[k].overlapped;
+		sum.mixed += readers[k].mixed;
+		sum.other += readers[k].other;
+	}
+
+	print_message("%lu writes; reads: %lu + %lu good, %lu refused, %lu overlapped a write, "
+		      "%lu mixed, %lu other\n",
+		      writes, sum.pairs[0], sum.pairs[1], sum.refused, sum.overlapped, sum.mixed,
+		      sum.other);
+	return sum;
+}
+
+static void c19_no_mixed_pair_between_threads(void **state)
+{
+	struct reader sum = race_run(mpib_hint_write, mpib_hint_read_entry, race_seconds());
+
+	assert_true(sum.overlapped > 100);
+	assert_true(sum.pairs[0] > 0);
+	assert_true(sum.pairs[1] > 0);
+	assert_int_equal(sum.mixed, 0);
+	assert_int_equal(sum.other, 0);
+}
+
+/* For the writers that pause half way: the race that is on. */
+static struct race *paused_race;
+
+/* Waits until some reader has begun *and* ended a read; bounded, for the race may be over. */
+static void pause_for_a_read(void)
+{
+	double end = now_seconds() + 5;
+	unsigned long from = atomic_load(&paused_race->reads);
+
+	while (atomic_load(&paused_race->reads) < from + READERS + 1 && now_seconds() < end)
+		(void)sched_yield();
+}
+
+static void write_paused(struct mpib_hint_entry *entry, uint32_t share, uint32_t src, uint32_t dst,
+			 bool announce)
+{
+	uint32_t odd = hint_get(&entry->seq) | 1;
+
+	if (announce)
+		hint_put(&entry->seq, odd);
+	atomic_store_explicit(mpib_hint_atomic(&entry->sup_bw), share, memory_order_release);
+	pause_for_a_read();
+	atomic_store_explicit(mpib_hint_atomic(&entry->src_ip), src, memory_order_release);
+	atomic_store_explicit(mpib_hint_atomic(&entry->dst_ip), dst, memory_order_release);
+	if (!announce)
+		hint_put(&entry->seq, odd);
+	mpib_hint_store(&entry->seq, odd + 1);
+}
+
+static void write_paused_in_order(struct mpib_hint_entry *entry, uint32_t share, uint32_t src,
+				  uint32_t dst)
+{
+	write_paused(entry, share, src, dst, true);
+}
+
+static void write_paused_data_first(struct mpib_hint_entry *entry, uint32_t share, uint32_t src,
+				    uint32_t dst)
+{
+	write_paused(entry, share, src, dst, false);
+}
+
+/* Four writes by a writer that pauses half way, and readers that surely come by meanwhile. */
+static struct reader race_with_pauses(hint_writer write)
+{
+	struct mpib_hint_entry entry = { 0 };
+	struct race race = { .entry = &entry, .write = write, .read = mpib_hint_read_entry };
+	struct reader reader = { .race = &race };
+
+	mpib_hint_write(&entry, hint_pairs[1].share, hint_pairs[1].src, hint_pairs[1].dst);
+	paused_race = &race;
+	assert_int_equal(pthread_create(&reader.thread, NULL, reader_run, &reader), 0);
+	for (unsigned int n = 0; n < 4; n++) {
+		const struct hint_pair *pair = &hint_pairs[n & 1];
+
+		race.write(&entry, pair->share, pair->src, pair->dst);
+		pause_for_a_read();
+	}
+	atomic_store(&race.stop, true);
+	assert_int_equal(pthread_join(reader.thread, NULL), 0);
+	print_message("%lu + %lu good, %lu refused, %lu mixed\n", reader.pairs[0], reader.pairs[1],
+		      reader.refused, reader.mixed);
+	return reader;
+}
+
+/* The same check, run by the same threads, fails for a writer that changes data before it makes
+ * seq odd, and holds for one that pauses at the same place and keeps the order. */
+static void c19_without_order_it_fails(void **state)
+{
+	struct reader right = race_with_pauses(write_paused_in_order);
+	struct reader wrong = race_with_pauses(write_paused_data_first);
+
+	assert_int_equal(right.mixed + right.other, 0);
+	assert_true(right.refused > 0);
+	assert_true(right.pairs[0] > 0 && right.pairs[1] > 0);
+	assert_true(wrong.mixed > 0);
+}
+
+/* A table in a file, as the agent has it, with one slot. */
+static struct mpib_hint_entry *map_slot(int fd)
+{
+	char *table = mmap(NULL, MPIB_HINTS_SIZE(1), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (table == MAP_FAILED)
+		return NULL;
+	return (struct mpib_hint_entry *)(void *)(table + sizeof(struct mpib_hint_header));
+}
+
+static void unmap_slot(struct mpib_hint_entry *entry)
+{
+	(void)munmap((char *)entry - sizeof(struct mpib_hint_header), MPIB_HINTS_SIZE(1));
+}
+
+/* A process that toggles until it is killed. */
+static pid_t start_writer(int fd)
+{
+	struct race race = { .write = mpib_hint_write };
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	race.entry = map_slot(fd);
+	if (race.entry)
+		(void)toggle(&race, 60);
+	_exit(1);
+}
+
+/* Writers that are killed at a random moment: what they leave is a good pair or is refused, and the
+ * next writer's first write mends it. */
+static void c19_no_mixed_pair_between_processes(void **state)
+{
+	struct mpib_test_random random = mpib_test_random_init(2);
+	mpib_cleanup(mpib_fclosep) FILE *file = tmpfile();
+	struct race race = { .read = mpib_hint_read_entry };
+	struct reader reader = { .race = &race };
+	unsigned int left_odd = 0;
+
+	assert_non_null(file);
+	assert_int_equal(ftruncate(fileno(file), MPIB_HINTS_SIZE(1)), 0);
+	race.entry = map_slot(fileno(file));
+	assert_non_null(race.entry);
+
+	for (unsigned int round = 0; round < KILL_ROUNDS; round++) {
+		const struct hint_pair *pair = &hint_pairs[round & 1];
+		struct mpib_hint_entry seen = { 0 };
+		double end;
+		pid_t pid;
+
+		mpib_hint_write(race.entry, pair->share, pair->src, pair->dst);
+		assert_true(mpib_hint_read_entry(race.entry, &seen));
+		assert_int_equal(hint_judge(&seen), round & 1);
+
+		pid = start_writer(fileno(file));
+		assert_true(pid > 0);
+		end = now_seconds() + race_seconds() / KILL_ROUNDS +
+		      (double)mpib_test_random_below(&random, 1000) / 1e6;
+		while (now_seconds() < end)
+			read_once(&reader);
+		assert_int_equal(kill(pid, SIGKILL), 0);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+
+		left_odd += mpib_hint_load(&race.entry->seq) & 1;
+		read_once(&reader);
+	}
+
+	print_message("%u writers killed, %u with seq odd; reads: %lu + %lu good, %lu refused, "
+		      "%lu overlapped a write, %lu mixed, %lu other\n",
+		      KILL_ROUNDS, left_odd, reader.pairs[0], reader.pairs[1], reader.refused,
+		      reader.overlapped, reader.mixed, reader.other);
+	unmap_slot(race.entry);
+	assert_true(reader.overlapped > 0);
+	assert_true(reader.pairs[0] > 0 && reader.pairs[1] > 0);
+	assert_int_equal(reader.mixed, 0);
+	assert_int_equal(reader.other, 0);
+}
+
+/* ---- what ThreadSanitizer says about the orders --------------------------------------------- */
+
+/* Plain data handed from one thread to another by nothing but a write and a read of the hint. */
+struct handover {
+	struct mpib_hint_entry entry;
+	hint_writer write;
+	hint_reader read;
+	uint64_t data;
+};
+
+static void *handover_write(void *arg)
+{
+	struct handover *handover = arg;
+
+	handover->data = 4711;
+	handover->write(&handover->entry, hint_pairs[1].share, hint_pairs[1].src,
+			hint_pairs[1].dst);
+	return NULL;
+}
+
+/* 0 where the data came over; ThreadSanitizer turns that into its own exit code if it saw a race.
+ */
+static int handover_run(hint_writer write, hint_reader read)
+{
+	struct handover handover = { .write = write, .read = read };
+	struct mpib_hint_entry seen = { 0 };
+	uint64_t data;
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, handover_write, &handover))
+		return 1;
+	while (!read(&handover.entry, &seen) || seen.sup_bw != hint_pairs[1].share)
+		(void)sched_yield();
+	data = handover.data;
+	if (pthread_join(thread, NULL))
+		return 1;
+	return data != 4711;
+}
+
+/* What this program does as a child of the test below. */
+static int handover_main(const char *variant)
+{
+	switch (*variant) {
+	case 'w':
+		return handover_run(hint_write_relaxed, mpib_hint_read_entry);
+	case 'r':
+		return handover_run(mpib_hint_write, hint_read_looks_first);
+	default:
+		return handover_run(mpib_hint_write, mpib_hint_read_entry);
+	}
+}
+
+static int handover_exit_code(char *variant)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		char name[] = "test_hint_race";
+		char *const argv[] = { name, variant, NULL };
+		int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+		(void)dup2(null, STDERR_FILENO);
+		(void)setenv("TSAN_OPTIONS", "exitcode=66", 1);
+		(void)execv("/proc/self/exe", argv);
+		_exit(127);
+	}
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* The release of the writer and the acquire of the reader make a happens-before; without either of
+ * them ThreadSanitizer reports the plain data as a race. */
+static void c19_tsan_misses_a_removed_order(void **state)
+{
+	char right[] = "both";
+	char no_release[] = "writer relaxed";
+	char no_acquire[] = "reader relaxed";
+
+	assert_int_equal(handover_exit_code(right), 0);
+	if (!MPIB_TEST_TSAN) {
+		print_message("skipped: the relaxed variants need ThreadSanitizer to be told\n");
+		skip();
+	}
+	assert_int_equal(handover_exit_code(no_release), TSAN_EXITCODE);
+	assert_int_equal(handover_exit_code(no_acquire), TSAN_EXITCODE);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(c19_no_mixed_pair_between_threads),
+		cmocka_unit_test(c19_without_order_it_fails),
+		cmocka_unit_test(c19_no_mixed_pair_between_processes),
+		cmocka_unit_test(c19_tsan_misses_a_removed_order),
+	};
+
+	if (argc > 1)
+		return handover_main(argv[1]);
+	return cmocka_run_group_tests_name("hint_race", tests, NULL, NULL);
+}
