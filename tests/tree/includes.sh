@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Who may include whom:
+#
+#   common  libc
+#   plugin  common, libibverbs, libc
+#   agent   common, libsystemd, inih, libc
+#   tests   everything, and nobody else includes tests
+#
+# Names in quotes start at the top of the tree; a .c file includes its own header first of all.
+# Files that are pure use libc and pure files alone. A .c file and its .h are one module, and modules
+# don't go round in circles: what two of them need of each other belongs below both.
+. "$(dirname "$0")/lib.sh"
+
+# The C library's own headers and the kernel's: no folder, or one of these.
+libc='^([a-z0-9_]+|(arpa|asm|linux|net|netinet|netpacket|rpc|sys)/[a-z0-9_/-]+)\.h$'
+not_libc='^(cmocka|cuda|cuda_runtime|ini|nccl|nccl_net|numa)\.h$'
+
+# No I/O and no state: what fuzzers and unit tests call without any set-up.
+pure='^(plugin/(handshake|imm|nccl_abi)|agent/(policy|registry))\.[ch]$'
+
+# may_include FROM HEADER: for names in <>.
+may_include() {
+	case $1:$2 in
+	plugin:infiniband/*) return 0 ;;
+	agent:systemd/* | agent:ini.h) return 0 ;;
+	esac
+	[[ $2 =~ $libc ]] && [[ ! $2 =~ $not_libc ]]
+}
+
+# check_include FILE FOLDER LINE-NUMBER KIND NAME
+check_include() {
+	local where="$1:$3: includes $5"
+
+	if [[ $1 =~ $pure ]]; then
+		case $5 in
+		infiniband/* | systemd/* | ini.h) bad "$where, and is meant to be pure" ;;
+		plugin/* | agent/*) [[ $5 =~ $pure ]] || bad "$where, and is meant to be pure" ;;
+		esac
+	fi
+
+	if [ "$4" = '<' ]; then
+		may_include "$2" "$5" || bad "$where, which $2 may not use"
+		return
+	fi
+
+	edges+="${1%.[ch]} ${5%.h}"$'\n'
+	case $5 in
+	common/* | "$2"/*) [ -f "$5" ] || bad "$where, which isn't there" ;;
+	plugin/* | agent/* | tests/*) bad "$where, which $2 may not use" ;;
+	*) bad "$where, not by its name from the top of the tree" ;;
+	esac
+}
+
+count=0
+edges=
+pattern='^[[:space:]]*#[[:space:]]*include[[:space:]]+([<"])([^">]+)[">]'
+
+check_file() {
+	local file=$1 folder=${1%%/*} own=${1%.c}.h number=0 first=yes line
+
+	while IFS= read -r line || [ -n "$line" ]; do
+		number=$((number + 1))
+		[[ $line =~ $pattern ]] || continue
+		check_include "$file" "$folder" "$number" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+		if [ $first = yes ] && [ "$own" != "$file" ] && [ -f "$own" ] &&
+			[ "${BASH_REMATCH[2]}" != "$own" ]; then
+			bad "$file:$number: its own header has to come first"
+		fi
+		first=no
+		count=$((count + 1))
+	done <"$file"
+}
+
+while IFS= read -r file; do
+	check_file "$file"
+done < <(tree_files | grep -E '^(common|plugin|agent)/.*\.[ch]$')
+
+# tsort names the modules of a circle on its standard error.
+if ! circle=$(printf '%s' "$edges" | tsort 2>&1 >/dev/null); then
+	bad "modules include each other in a circle: $circle"
+fi
+
+finish "$count"

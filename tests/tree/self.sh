@@ -1,0 +1,101 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The tests of the tree on small trees that are wrong on purpose, each in one way: a check that lets
+# its fault pass is no check.
+. "$(dirname "$0")/lib.sh"
+
+here=$top/tests/tree
+tree=$(mktemp -d) || exit 1
+trap 'rm -rf "$tree"' EXIT
+spdx='/* SPDX-License-Identifier: Apache-2.0 */'
+count=0
+
+# A small tree in which every test passes.
+fresh() {
+	rm -rf "$tree"
+	mkdir -p "$tree/common" "$tree/plugin" "$tree/agent" "$tree/tests"
+	cp "$top/.clang-format" "$tree"
+	cp "$top/common/mpib_agent_iface.h" "$tree/common"
+	printf '%s\n#include <stdint.h>\n' "$spdx" >"$tree/plugin/good.h"
+	printf '%s\n#include "plugin/good.h"\n\n#include <infiniband/verbs.h>\n' "$spdx" \
+		>"$tree/plugin/good.c"
+	printf '%s\n' "$spdx" >"$tree/tests/test.h"
+}
+
+# expect pass|fail TEST WHY: the tree as it is now.
+expect() {
+	count=$((count + 1))
+	if "$here/$2.sh" "$tree" "$build" >"$tree.out" 2>&1; then result=pass; else result=fail; fi
+	[ "$result" = "$1" ] || {
+		cat "$tree.out"
+		bad "$2: $3: $result, not $1"
+	}
+	rm -f "$tree.out"
+}
+
+# plant TEST FILE TEXT WHY: a good tree with one file more, which has to be refused.
+plant() {
+	fresh
+	printf '%s\n%b' "$spdx" "$3" >"$tree/$2"
+	expect fail "$1" "$4"
+}
+
+fresh
+for test in headers includes spdx words; do
+	expect pass "$test" "a good tree"
+done
+
+plant headers common/bad.h 'static inline uint32_t f(void) { return 1; }\n' "needs another header"
+plant headers plugin/bad.h 'struct twice { int x; };\n' "no include guard"
+plant includes common/bad.c '#include <infiniband/verbs.h>\n' "verbs in common"
+plant includes common/bad.c '#include "plugin/good.h"\n' "plugin in common"
+plant includes common/bad.c '#include <ini.h>\n' "inih in common"
+plant includes common/bad.c '#include <systemd/sd-daemon.h>\n' "libsystemd in common"
+plant includes plugin/bad.c '#include <systemd/sd-daemon.h>\n' "libsystemd in plugin"
+plant includes plugin/bad.c '#include "tests/test.h"\n' "tests in plugin"
+plant includes plugin/bad.c '  #  include "agent/good.h"\n' "agent in plugin"
+plant includes plugin/bad.c '#include "good.h"\n' "a name from its own folder"
+plant includes plugin/bad.c '#include "common/absent.h"\n' "no such header"
+plant includes plugin/good.c '#include <stdint.h>\n#include "plugin/good.h"\n' "own header second"
+plant includes agent/bad.c '#include "plugin/good.h"\n' "plugin in agent"
+plant includes agent/bad.c '#include <infiniband/verbs.h>\n' "verbs in agent"
+plant includes plugin/imm.h '#include "plugin/good.h"\n' "a pure file includes another kind"
+plant includes plugin/good.h '#include "plugin/bad.h"\n' "no such header, from a header"
+fresh
+printf '%s\n#include "agent/two.h"\n' "$spdx" >"$tree/agent/one.h"
+printf '%s\n#include "agent/one.h"\n' "$spdx" >"$tree/agent/two.c"
+printf '%s\n' "$spdx" >"$tree/agent/two.h"
+expect fail includes "two modules in a circle"
+plant words common/bad.c "/* TO""DO: more */\n" "work put off"
+plant words common/bad.c 'int x; \n' "blanks at the end"
+
+fresh
+echo 'int x;' >"$tree/common/bad.c"
+expect fail spdx "no licence"
+
+# export_library SOURCE: a plugin with these symbols, where the build would have put it.
+export_library() {
+	fresh
+	mkdir -p "$tree/build/plugin"
+	printf '%s\n' "$1" | ${CC:-cc} -x c -shared -fPIC -o "$tree/build/plugin/libnccl-net-mpib.so" - ||
+		bad "can't make a library"
+}
+
+tables='int ncclNetPlugin_v8, ncclNetPlugin_v11, ncclNetPlugin_v12;'
+if command -v nm >/dev/null 2>&1; then
+	build=$tree/build
+	export_library "$tables static int hidden(void) { return 1; } int (*one_too_many)(void) = hidden;"
+	expect fail exports "a pointer too many"
+	export_library "$tables"
+	expect pass exports "tables alone"
+	export_library 'int ncclNetPlugin_vx;'
+	expect fail exports "a table without a version"
+fi
+
+if command -v clang-format >/dev/null 2>&1 && clang-format --version | grep -q 'version 14\.'; then
+	fresh
+	expect pass format "a good tree"
+	plant format common/bad.c 'int   x ;\n' "not formatted"
+fi
+
+finish "$count"
