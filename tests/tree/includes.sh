@@ -56,15 +56,17 @@ count=0
 edges=
 pattern='^[[:space:]]*#[[:space:]]*include[[:space:]]+([<"])([^">]+)[">]'
 
+# shellcheck disable=SC2094 # the file is named in messages, never written
 check_file() {
-	local file=$1 folder=${1%%/*} own=${1%.c}.h number=0 first=yes line
+	local file=$1 folder=${1%%/*} own=${1%.c}.h number=0 first=yes line name
 
 	while IFS= read -r line || [ -n "$line" ]; do
 		number=$((number + 1))
 		[[ $line =~ $pattern ]] || continue
-		check_include "$file" "$folder" "$number" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
+		name=${BASH_REMATCH[2]}
+		check_include "$file" "$folder" "$number" "${BASH_REMATCH[1]}" "$name"
 		if [ $first = yes ] && [ "$own" != "$file" ] && [ -f "$own" ] &&
-			[ "${BASH_REMATCH[2]}" != "$own" ]; then
+			[ "$name" != "$own" ]; then
 			bad "$file:$number: its own header has to come first"
 		fi
 		first=no
