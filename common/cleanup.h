@@ -12,7 +12,7 @@
 
 /* Makes fn##p, a guard for a pointer that @fn frees; @fn takes NULL. */
 #define MPIB_DEFINE_CLEANUP(type, fn)                                                              \
-	static inline void fn##p(type *ptr)                                                        \
+	static inline void fn##p(__typeof__(type) *ptr)                                            \
 	{                                                                                          \
 		if (*ptr)                                                                          \
 			(void)fn(*ptr);                                                            \

@@ -29,7 +29,7 @@ int mpib_wire_frame(const void *buf, size_t len, size_t *ret_len)
 	struct mpib_msg_header header;
 
 	/* Even a part of the magic tells a stranger: don't wait for the rest of it. */
-	if (len && memcmp(buf, &magic, len < sizeof(magic) ? len : sizeof(magic)))
+	if (len && memcmp(buf, &magic, len < sizeof(magic) ? len : sizeof(magic)) != 0)
 		return -EBADMSG;
 
 	if (len < sizeof(header)) {

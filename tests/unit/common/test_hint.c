@@ -317,7 +317,7 @@ static void odd_count_is_bounded_and_mended(void **state)
 /* A process that is killed within a write leaves seq odd in the shared page. */
 static void killed_writer_hangs_nobody(void **state)
 {
-	struct mpib_hint_entry *entry = stage.entry;
+	struct mpib_hint_entry *entry;
 	uint32_t last = 512;
 	int status;
 	pid_t pid;

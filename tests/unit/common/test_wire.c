@@ -4,28 +4,30 @@
 
 #include "tests/unit/common/wire_known.h"
 
-/* Encodes into a heap block of exactly @cap bytes; *ret_bytes is the caller's to free. */
-static int encode(const struct known *known, bool request, size_t cap, uint8_t **ret_bytes)
+/* Encodes at the end of a heap block with room for @cap bytes; *ret_block is the caller's to free,
+ * the message starts at its second byte. */
+static int encode(const struct known *known, bool request, size_t cap, uint8_t **ret_block)
 {
 	static const uint8_t filler[FRAME_MAX];
+	uint8_t *block = exact(filler, cap);
 
-	*ret_bytes = exact(filler, cap);
-	return request ? mpib_wire_encode_request(*ret_bytes, cap, &known->msg)
-		       : mpib_wire_encode_response(*ret_bytes, cap, known->request_type,
+	*ret_block = block;
+	return request ? mpib_wire_encode_request(block + 1, cap, &known->msg)
+		       : mpib_wire_encode_response(block + 1, cap, known->request_type,
 						   known->msg.status, known->msg.hint_slot);
 }
 
 static void expect_encoding(const struct known *known, bool request)
 {
 	for (size_t cap = 0; cap <= FRAME_MAX; cap++) {
-		mpib_cleanup(mpib_freep) uint8_t *bytes = NULL;
+		mpib_cleanup(mpib_freep) uint8_t *block = NULL;
 		int wanted = cap < known->len ? -ENOBUFS : (int)known->len;
-		int r = encode(known, request, cap, &bytes);
+		int r = encode(known, request, cap, &block);
 
 		if (r != wanted)
 			fail_msg("%s into %zu bytes: %d, not %d", known->name, cap, r, wanted);
 		if (r > 0)
-			assert_memory_equal(bytes, known->bytes, known->len);
+			assert_memory_equal(block + 1, known->bytes, known->len);
 	}
 }
 

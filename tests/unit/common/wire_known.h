@@ -85,37 +85,37 @@ static const struct known responses[] = {
 	},
 };
 
-/* A heap copy of exactly @len bytes. */
+/* A heap block of @len + 1 bytes whose second byte starts a copy: it ends where the block ends, and
+ * lies at an odd address. */
 static inline uint8_t *exact(const void *bytes, size_t len)
 {
-	uint8_t *copy = malloc(len);
+	uint8_t *block = malloc(len + 1);
 
-	assert_true(copy || len == 0);
-	if (len)
-		memcpy(copy, bytes, len);
-	return copy;
+	assert_non_null(block);
+	memcpy(block + 1, bytes, len);
+	return block;
 }
 
 static inline int decode_request(const void *bytes, size_t len, struct mpib_wire_msg *ret)
 {
-	mpib_cleanup(mpib_freep) uint8_t *copy = exact(bytes, len);
+	mpib_cleanup(mpib_freep) uint8_t *block = exact(bytes, len);
 
-	return mpib_wire_decode_request(copy, len, ret);
+	return mpib_wire_decode_request(block + 1, len, ret);
 }
 
 static inline int decode_response(const void *bytes, size_t len, uint8_t request_type,
 				  struct mpib_wire_msg *ret)
 {
-	mpib_cleanup(mpib_freep) uint8_t *copy = exact(bytes, len);
+	mpib_cleanup(mpib_freep) uint8_t *block = exact(bytes, len);
 
-	return mpib_wire_decode_response(copy, len, request_type, ret);
+	return mpib_wire_decode_response(block + 1, len, request_type, ret);
 }
 
 static inline int find_frame(const void *bytes, size_t len, size_t *ret_len)
 {
-	mpib_cleanup(mpib_freep) uint8_t *copy = exact(bytes, len);
+	mpib_cleanup(mpib_freep) uint8_t *block = exact(bytes, len);
 
-	return mpib_wire_frame(copy, len, ret_len);
+	return mpib_wire_frame(block + 1, len, ret_len);
 }
 
 static inline bool msg_equal(const struct mpib_wire_msg *a, const struct mpib_wire_msg *b)
