@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What mpibctl and the agent say to each other over the agent's socket: message types from 64 up,
+ * private to the two. Frames have the contract's 8-byte header. A request is a header alone; the
+ * answer is any number of RECORDS frames and one END frame. A reader steps by record_size, so that
+ * records can grow at their end; an agent that doesn't know a request answers RESPONSE with
+ * MPIB_STATUS_INVALID. */
+#ifndef MPIB_AGENT_ADMIN_H
+#define MPIB_AGENT_ADMIN_H
+
+#include <stdint.h>
+
+#include "agent/policy.h"
+#include "common/mpib_agent_iface.h"
+
+enum mpib_admin_type {
+	MPIB_ADMIN_STATUS = 64, /* one struct mpib_admin_status */
+	MPIB_ADMIN_FLOWS = 65,	/* struct mpib_admin_flow, a record a slot with a flow */
+	MPIB_ADMIN_RELOAD = 66, /* struct mpib_admin_change; for root and the agent's own user */
+	MPIB_ADMIN_RECORDS = 192,
+	MPIB_ADMIN_END = 193,
+};
+
+enum mpib_admin_verdict {
+	MPIB_ADMIN_OK = 0,
+	MPIB_ADMIN_FAILED = 1,	  /* the text says why */
+	MPIB_ADMIN_FORBIDDEN = 2, /* not for this user */
+};
+
+/* Longest text of an END frame. */
+#define MPIB_ADMIN_TEXT_MAX 512u
+
+/* Longest RECORDS frame. */
+#define MPIB_ADMIN_FRAME_MAX 4096u
+
+struct mpib_admin_records {
+	struct mpib_msg_header header;
+	uint16_t record_size; /* bytes of each */
+	uint16_t count;	      /* records that follow */
+	uint32_t reserved;
+} __attribute__((packed));
+
+struct mpib_admin_end {
+	struct mpib_msg_header header;
+	uint8_t verdict; /* enum mpib_admin_verdict */
+	uint8_t reserved[3];
+	uint32_t total; /* records sent */
+			/* up to MPIB_ADMIN_TEXT_MAX bytes of text follow, without a NUL */
+} __attribute__((packed));
+
+struct mpib_admin_status {
+	uint32_t pid;
+	uint32_t uid;
+	uint32_t slots;
+	uint32_t flows; /* slots in use */
+	uint32_t registrations;
+	uint32_t processes;
+	uint32_t clients;
+	uint32_t max_clients;
+	uint32_t generation;
+	uint32_t heartbeat;
+	uint32_t policy_refused; /* 1: the latest reload was refused, see error */
+	uint32_t reserved;
+	uint64_t start_usec;  /* since the epoch */
+	uint64_t policy_usec; /* when the policy in force was loaded */
+	uint64_t registered;  /* counts since the start */
+	uint64_t deregistered;
+	uint64_t refused;
+	uint64_t reloads;
+	uint64_t reloads_refused;
+	uint64_t entries_written; /* journal */
+	uint64_t entries_suppressed;
+	char version[16];
+	char config[256]; /* path, cut where it is longer; "" for the built-in defaults */
+	char error[256];  /* of the refused reload */
+};
+
+struct mpib_admin_flow {
+	uint32_t slot;
+	uint32_t src_be;
+	uint32_t dst_be;
+	uint32_t share;
+	uint32_t rule;		/* enum mpib_rule */
+	uint32_t line;		/* of the rule, 0 for a default */
+	uint32_t registrations; /* 0: kept for a flow whose processes may come back */
+	uint32_t uid;		/* whose part of the table the slot counts to */
+	int32_t pid;		/* a process that holds it */
+	uint32_t reserved;
+	char src_island[MPIB_ISLAND_NAME_MAX];
+	char dst_island[MPIB_ISLAND_NAME_MAX];
+};
+
+struct mpib_admin_change {
+	uint32_t slot;
+	uint32_t src_be;
+	uint32_t dst_be;
+	uint32_t before;
+	uint32_t after;
+};
+
+_Static_assert(sizeof(struct mpib_admin_records) == 16, "records header");
+_Static_assert(sizeof(struct mpib_admin_end) == 16, "end header");
+_Static_assert(sizeof(struct mpib_admin_status) == 48 + 72 + 16 + 512, "status record");
+_Static_assert(sizeof(struct mpib_admin_flow) == 40 + 64, "flow record");
+_Static_assert(sizeof(struct mpib_admin_change) == 20, "change record");
+
+#endif

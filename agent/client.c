@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Flow of one dispatch: send what is pending, read once, answer every whole frame for which the
+ * output has room, send again. A client that doesn't read stops being read from. */
+#include "agent/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/macros.h"
+#include "common/wire.h"
+
+/* Room that any single answer but a dump's frames fits in. */
+#define ANSWER_MAX (sizeof(struct mpib_admin_end) + MPIB_ADMIN_TEXT_MAX)
+
+static size_t out_room(const struct mpib_client *client)
+{
+	return sizeof(client->out) - client->n_out;
+}
+
+static void put(struct mpib_client *client, const void *data, size_t len)
+{
+	if (len > out_room(client)) {
+		client->closing = true; /* callers look at the room first */
+		return;
+	}
+	memcpy(client->out + client->n_out, data, len);
+	client->n_out += len;
+}
+
+static void answer(struct mpib_client *client, uint8_t request_type, uint8_t status, uint32_t slot)
+{
+	int len = mpib_wire_encode_response(client->out + client->n_out, out_room(client),
+					    request_type, status, slot);
+
+	if (len < 0)
+		client->closing = true;
+	else
+		client->n_out += (size_t)len;
+}
+
+/* ---- administration ------------------------------------------------------------------------- */
+
+static struct mpib_msg_header admin_header(uint8_t type, size_t len)
+{
+	return (struct mpib_msg_header){
+		.magic = MPIB_MSG_MAGIC,
+		.msg_len = (uint16_t)len,
+		.msg_type = type,
+	};
+}
+
+static void put_end(struct mpib_client *client, enum mpib_admin_verdict verdict, const char *text)
+{
+	size_t len = strnlen(text, MPIB_ADMIN_TEXT_MAX);
+	struct mpib_admin_end end = {
+		.header = admin_header(MPIB_ADMIN_END, sizeof(end) + len),
+		.verdict = (uint8_t)verdict,
+		.total = client->dump_total,
+	};
+
+	put(client, &end, sizeof(end));
+	put(client, text, len);
+	client->dump = 0;
+	client->dump_total = 0;
+	free(client->changes);
+	client->changes = NULL;
+}
+
+static void put_records(struct mpib_client *client, const void *records, size_t size, size_t count)
+{
+	struct mpib_admin_records head = {
+		.header = admin_header(MPIB_ADMIN_RECORDS, sizeof(head) + size * count),
+		.record_size = (uint16_t)size,
+		.count = (uint16_t)count,
+	};
+
+	put(client, &head, sizeof(head));
+	put(client, records, size * count);
+	client->dump_total += (uint32_t)count;
+}
+
+static void fill_flow(struct mpib_admin_flow *record, uint32_t index, const struct mpib_slot *slot)
+{
+	const struct mpib_reg *reg = LIST_FIRST(&slot->regs);
+
+	*record = (struct mpib_admin_flow){
+		.slot = index,
+		.src_be = slot->src_be,
+		.dst_be = slot->dst_be,
+		.share = slot->verdict.share,
+		.rule = slot->verdict.rule,
+		.line = slot->verdict.line,
+		.registrations = slot->n_regs,
+		.uid = slot->user ? slot->user->uid : 0,
+		.pid = reg ? reg->peer->pid : 0,
+	};
+	memcpy(record->src_island, slot->verdict.src_island, sizeof(record->src_island));
+	memcpy(record->dst_island, slot->verdict.dst_island, sizeof(record->dst_island));
+}
+
+/* The next frame of slots with a flow; the end when there are none left. */
+static void dump_flows(struct mpib_client *client)
+{
+	struct mpib_registry *registry = client->flows->registry;
+	struct mpib_admin_flow records[(MPIB_ADMIN_FRAME_MAX - sizeof(struct mpib_admin_records)) /
+				       sizeof(struct mpib_admin_flow)];
+	size_t count = 0;
+
+	while (client->dump_cursor < mpib_registry_entries(registry) &&
+	       count < MPIB_ARRAY_SIZE(records)) {
+		uint32_t index = client->dump_cursor++;
+		const struct mpib_slot *slot = mpib_registry_slot(registry, index);
+
+		if (mpib_slot_has_flow(slot))
+			fill_flow(&records[count++], index, slot);
+	}
+
+	if (count)
+		put_records(client, records, sizeof(records[0]), count);
+	else
+		put_end(client, MPIB_ADMIN_OK, "");
+}
+
+static void dump_changes(struct mpib_client *client)
+{
+	struct mpib_admin_change
+		records[(MPIB_ADMIN_FRAME_MAX - sizeof(struct mpib_admin_records)) /
+			sizeof(struct mpib_admin_change)];
+	size_t count = 0;
+
+	while (client->dump_cursor < client->n_changes && count < MPIB_ARRAY_SIZE(records)) {
+		const struct mpib_flow_change *change = &client->changes[client->dump_cursor++];
+
+		records[count++] = (struct mpib_admin_change){
+			.slot = change->slot,
+			.src_be = change->src_be,
+			.dst_be = change->dst_be,
+			.before = change->before,
+			.after = change->after,
+		};
+	}
+
+	if (count)
+		put_records(client, records, sizeof(records[0]), count);
+	else
+		put_end(client, MPIB_ADMIN_OK, "");
+}
+
+static void admin_status(struct mpib_client *client)
+{
+	struct mpib_admin_status status = { 0 };
+
+	client->ops->status(client->ops_user, &status);
+	put_records(client, &status, sizeof(status), 1);
+	put_end(client, MPIB_ADMIN_OK, "");
+}
+
+static void admin_reload(struct mpib_client *client)
+{
+	struct mpib_cause cause = { "" };
+
+	/* Changes are for root and for the user that the agent runs as. */
+	if (client->uid != 0 && client->uid != geteuid()) {
+		put_end(client, MPIB_ADMIN_FORBIDDEN,
+			"a reload is for root and the agent's own user");
+		return;
+	}
+
+	if (client->ops->reload(client->ops_user, &client->changes, &client->n_changes, &cause) <
+	    0) {
+		put_end(client, MPIB_ADMIN_FAILED, cause.text);
+		return;
+	}
+
+	if (!client->changes)
+		client->n_changes = 0;
+	client->dump = MPIB_ADMIN_RELOAD;
+	client->dump_cursor = 0;
+}
+
+static void handle_admin(struct mpib_client *client, uint8_t type, size_t len)
+{
+	if (len != sizeof(struct mpib_msg_header)) {
+		answer(client, type, MPIB_STATUS_INVALID, 0);
+		return;
+	}
+
+	switch (type) {
+	case MPIB_ADMIN_STATUS:
+		admin_status(client);
+		break;
+	case MPIB_ADMIN_FLOWS:
+		client->dump = MPIB_ADMIN_FLOWS;
+		client->dump_cursor = 0;
+		break;
+	case MPIB_ADMIN_RELOAD:
+		admin_reload(client);
+		break;
+	default:
+		answer(client, type, MPIB_STATUS_INVALID, 0);
+		break;
+	}
+}
+
+/* ---- registrations -------------------------------------------------------------------------- */
+
+static void handle_register(struct mpib_client *client, const struct mpib_wire_msg *msg)
+{
+	struct mpib_addresses addresses = {
+		.sout_src_be = msg->sout_src_be,
+		.sout_dst_be = msg->sout_dst_be,
+		.sup_src_be = msg->sup_src_be,
+		.sup_dst_be = msg->sup_dst_be,
+	};
+	uint8_t status = MPIB_STATUS_INVALID;
+	uint32_t slot = 0;
+
+	if (client->peer->dead)
+		mpib_journal_refusal(client->flows->journal, client->peer, msg->conn_id, &addresses,
+				     "the process that connected has ended");
+	else
+		status = mpib_flows_register(client->flows, client->peer, msg->conn_id, &addresses,
+					     &slot);
+
+	answer(client, MPIB_MSG_REGISTER, status, slot);
+}
+
+static void handle_deregister(struct mpib_client *client, const struct mpib_wire_msg *msg)
+{
+	uint8_t status = mpib_flows_deregister(client->flows, client->peer, msg->conn_id);
+
+	answer(client, MPIB_MSG_DEREGISTER, status, 0);
+}
+
+static void handle_frame(struct mpib_client *client, const uint8_t *frame, size_t len)
+{
+	struct mpib_wire_msg msg;
+	int r = mpib_wire_decode_request(frame, len, &msg);
+
+	if (r == 0 && msg.type == MPIB_MSG_REGISTER)
+		handle_register(client, &msg);
+	else if (r == 0)
+		handle_deregister(client, &msg);
+	else if (r == -ENOTSUP)
+		handle_admin(client, msg.type, len);
+	else
+		answer(client, msg.type, MPIB_STATUS_INVALID, 0);
+}
+
+/* ---- bytes ---------------------------------------------------------------------------------- */
+
+static void drop_garbage(struct mpib_client *client)
+{
+	mpib_journal_client(client->flows->journal, client->pid, client->uid,
+			    "it sent something else than MPIB messages");
+	client->closing = true;
+}
+
+/* Takes one frame, or a part of one that is skipped, from @at on. Returns the bytes used; 0 where
+ * more have to come first. */
+static size_t take_frame(struct mpib_client *client, size_t at)
+{
+	const uint8_t *frame = client->in + at;
+	size_t have = client->n_in - at;
+	size_t len;
+	int r;
+
+	if (client->skip) {
+		size_t used = have < client->skip ? have : client->skip;
+
+		client->skip -= used;
+		if (!client->skip)
+			answer(client, client->skip_type, MPIB_STATUS_INVALID, 0);
+		return used;
+	}
+
+	r = mpib_wire_frame(frame, have, &len);
+	if (r < 0) {
+		drop_garbage(client);
+		return 0;
+	}
+	if (r > 0) {
+		handle_frame(client, frame, len);
+		return len;
+	}
+
+	/* No known message is that long: say so when all of it has passed by. */
+	if (len > sizeof(client->in)) {
+		client->skip_type = frame[offsetof(struct mpib_msg_header, msg_type)];
+		client->skip = len - have;
+		return have;
+	}
+
+	return 0;
+}
+
+/* Answers what there is. True where it stopped for want of room in the output. */
+static bool take_frames(struct mpib_client *client)
+{
+	size_t at = 0;
+	bool full = true;
+
+	while (out_room(client) >= MPIB_ADMIN_FRAME_MAX) {
+		size_t used = 0;
+
+		if (client->dump == MPIB_ADMIN_FLOWS) {
+			dump_flows(client);
+			continue;
+		}
+		if (client->dump == MPIB_ADMIN_RELOAD) {
+			dump_changes(client);
+			continue;
+		}
+		if (!client->closing && at < client->n_in)
+			used = take_frame(client, at);
+		if (!used) {
+			full = false;
+			break;
+		}
+		at += used;
+	}
+
+	memmove(client->in, client->in + at, client->n_in - at);
+	client->n_in -= at;
+	return full;
+}
+
+/* 0, or a negative errno that ends the connection. */
+static int read_some(struct mpib_client *client)
+{
+	ssize_t n;
+
+	if (client->eof || client->n_in == sizeof(client->in))
+		return 0;
+
+	n = recv(client->fd, client->in + client->n_in, sizeof(client->in) - client->n_in,
+		 MSG_DONTWAIT);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	if (n == 0)
+		client->eof = true;
+
+	client->n_in += (size_t)n;
+	return 0;
+}
+
+static int send_some(struct mpib_client *client)
+{
+	ssize_t n;
+
+	if (!client->n_out)
+		return 0;
+
+	n = send(client->fd, client->out, client->n_out, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+
+	memmove(client->out, client->out + n, client->n_out - (size_t)n);
+	client->n_out -= (size_t)n;
+	return 0;
+}
+
+/* Watches for what can go on: input while its answers have room, output while there is any. */
+static int set_events(struct mpib_client *client)
+{
+	uint32_t events = 0;
+	int r;
+
+	if (client->n_out)
+		events |= EPOLLOUT;
+	if (!client->eof && !client->closing && !client->dump &&
+	    out_room(client) >= MPIB_ADMIN_FRAME_MAX)
+		events |= EPOLLIN;
+	if (events == client->events)
+		return 0;
+
+	r = sd_event_source_set_io_events(client->io, events);
+	if (r >= 0)
+		client->events = events;
+	return r;
+}
+
+/* Answers and sends until there is no more to answer or the socket takes no more. */
+static int serve(struct mpib_client *client)
+{
+	bool more;
+	int r;
+
+	do {
+		more = take_frames(client);
+		r = send_some(client);
+	} while (r >= 0 && more && !client->n_out);
+
+	return r;
+}
+
+static bool finished(const struct mpib_client *client)
+{
+	return (client->closing || client->eof) && !client->n_out && !client->dump;
+}
+
+static int on_io(sd_event_source *source, int fd, uint32_t revents, void *user)
+{
+	struct mpib_client *client = user;
+	int r;
+
+	(void)source;
+	(void)fd;
+	if (revents & EPOLLIN && sd_event_now(sd_event_source_get_event(client->io),
+					      CLOCK_MONOTONIC, &client->active_usec) < 0)
+		client->active_usec = 0;
+
+	r = send_some(client);
+	if (r >= 0 && revents & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		r = read_some(client);
+	if (r >= 0)
+		r = serve(client);
+	if (r >= 0 && !finished(client))
+		r = set_events(client);
+
+	/* A hang-up with answers that nobody can read any more ends it too. */
+	if (r < 0 || finished(client) || (revents & EPOLLHUP && client->eof))
+		client->ops->closed(client->ops_user, client);
+	return 0;
+}
+
+int mpib_client_start(struct mpib_client *client, sd_event *loop)
+{
+	int r = sd_event_add_io(loop, &client->io, client->fd, EPOLLIN, on_io, client);
+
+	if (r < 0)
+		return r;
+
+	client->events = EPOLLIN;
+	(void)sd_event_source_set_description(client->io, "client");
+	return sd_event_now(loop, CLOCK_MONOTONIC, &client->active_usec) < 0 ? -EINVAL : 0;
+}
+
+struct mpib_client *mpib_client_free(struct mpib_client *client)
+{
+	if (!client)
+		return NULL;
+
+	(void)sd_event_source_unref(client->io);
+	if (client->fd >= 0)
+		(void)close(client->fd);
+	free(client->changes);
+	free(client);
+	return NULL;
+}

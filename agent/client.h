@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One connection to the socket: bounded buffers, frames in, answers out. Whatever it does, it
+ * costs at most itself. */
+#ifndef MPIB_AGENT_CLIENT_H
+#define MPIB_AGENT_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <systemd/sd-event.h>
+
+#include "agent/admin.h"
+#include "agent/flows.h"
+
+struct mpib_client;
+LIST_HEAD(mpib_client_list, mpib_client);
+
+/* What a client asks its owner. */
+struct mpib_client_ops {
+	/* Fills one record of status. */
+	void (*status)(void *user, struct mpib_admin_status *ret);
+	/* Reloads the policy: 0, or a negative errno with @cause. *ret_changes is for the caller to
+	 * free. */
+	int (*reload)(void *user, struct mpib_flow_change **ret_changes, uint32_t *ret_n,
+		      struct mpib_cause *cause);
+	/* The connection is over: free the client. */
+	void (*closed)(void *user, struct mpib_client *client);
+};
+
+/* Public to the server, which keeps the list and the peers. */
+struct mpib_client {
+	LIST_ENTRY(mpib_client) all;
+	struct mpib_peer *peer; /* one reference */
+	pid_t pid;		/* as the kernel gave them at connect */
+	uid_t uid;
+	struct mpib_user *user; /* one reference; counts this client */
+	uint64_t active_usec;	/* when it last sent something */
+
+	struct mpib_flows *flows;
+	const struct mpib_client_ops *ops;
+	void *ops_user;
+	sd_event_source *io;
+	int fd;
+	bool eof;	 /* nothing more will be read */
+	bool closing;	 /* close when the answers are out */
+	uint32_t events; /* what epoll watches */
+
+	size_t n_in;
+	size_t n_out;
+	size_t skip;	   /* bytes left of a frame too long to hold */
+	uint8_t skip_type; /* its type */
+
+	uint8_t dump; /* request whose records are being sent, or 0 */
+	uint32_t dump_cursor;
+	uint32_t dump_total;
+	struct mpib_flow_change *changes; /* of a reload */
+	uint32_t n_changes;
+
+	uint8_t in[4096];
+	uint8_t out[16384];
+};
+
+/* Starts watching @fd, which the client owns from now on (also on failure). */
+int mpib_client_start(struct mpib_client *client, sd_event *loop);
+
+/* Ends the connection and frees the buffers; references are the server's matter. */
+struct mpib_client *mpib_client_free(struct mpib_client *client);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpibctl: options, the table of commands, exit codes. */
+#include "agent/ctl.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cleanup.h"
+#include "common/macros.h"
+
+MPIB_DEFINE_CLEANUP(struct mpib_output *, mpib_output_free);
+
+static const struct {
+	const char *name;
+	const char *argument; /* NULL: takes none */
+	enum mpib_ctl_exit (*run)(struct mpib_ctl *ctl);
+	const char *help;
+} commands[] = {
+	{ "status", NULL, mpib_ctl_status, "the agent's health and counts" },
+	{ "flows", NULL, mpib_ctl_flows, "flows of this host, their shares and rules" },
+	{ "hints", NULL, mpib_ctl_hints, "the hint table as plugins read it (no agent needed)" },
+	{ "check", "FILE", mpib_ctl_check, "check a policy file (no agent needed)" },
+	{ "reload", NULL, mpib_ctl_reload, "reload the policy, wait, say what changed" },
+};
+
+static const struct {
+	struct option option;
+	const char *argument;
+	const char *help;
+} options[] = {
+	{ { "json", no_argument, NULL, 'j' },
+	  "",
+	  "JSON on stdout, exactly when the exit code is 0" },
+	{ { "dir", required_argument, NULL, 'd' },
+	  "DIR",
+	  "the agent's directory (default $" MPIB_AGENT_DIR_ENV " or " MPIB_AGENT_DIR_DEFAULT ")" },
+	{ { "all", no_argument, NULL, 'a' }, "", "hints: free slots too" },
+	{ { "version", no_argument, NULL, 'V' }, "", "print the version and exit" },
+	{ { "help", no_argument, NULL, 'h' }, "", "print this and exit" },
+};
+
+static void print_help(void)
+{
+	(void)printf("Usage: mpibctl [OPTION]... COMMAND [ARGUMENT]\n"
+		     "Looks at MPIB's agent on this host and asks it to reload.\n\nCommands:\n");
+	for (size_t n = 0; n < MPIB_ARRAY_SIZE(commands); n++)
+		(void)printf("  %-7s %-5s %s\n", commands[n].name,
+			     commands[n].argument ? commands[n].argument : "", commands[n].help);
+	(void)printf("\nOptions:\n");
+	for (size_t n = 0; n < MPIB_ARRAY_SIZE(options); n++)
+		(void)printf("  --%-8s %-4s %s\n", options[n].option.name, options[n].argument,
+			     options[n].help);
+	(void)printf("\nExit codes: 0 good, 1 failure, 2 bad use, 3 no agent, 4 forbidden.\n"
+		     "See mpibctl(1).\n");
+}
+
+static int run(struct mpib_ctl *ctl, enum mpib_ctl_exit (*command)(struct mpib_ctl *ctl))
+{
+	mpib_cleanup(mpib_output_freep) struct mpib_output *output = NULL;
+	enum mpib_ctl_exit code;
+	int r;
+
+	if (mpib_output_new(&output) < 0) {
+		(void)fprintf(stderr, "mpibctl: out of memory\n");
+		return MPIB_CTL_FAILURE;
+	}
+
+	ctl->output = output;
+	code = command(ctl);
+	if (code != MPIB_CTL_OK) {
+		(void)fprintf(stderr, "mpibctl: %s\n", ctl->cause.text);
+		return code;
+	}
+
+	r = mpib_output_print(output, ctl->json, stdout);
+	if (r < 0) {
+		(void)fprintf(stderr, "mpibctl: can't write the answer: %s\n", strerror(-r));
+		return MPIB_CTL_FAILURE;
+	}
+	return MPIB_CTL_OK;
+}
+
+static int dispatch(struct mpib_ctl *ctl, int argc, char *argv[])
+{
+	if (argc == 0) {
+		(void)fprintf(stderr, "mpibctl: no command; see mpibctl --help\n");
+		return MPIB_CTL_USAGE;
+	}
+
+	for (size_t n = 0; n < MPIB_ARRAY_SIZE(commands); n++) {
+		int wanted = commands[n].argument ? 2 : 1;
+
+		if (strcmp(argv[0], commands[n].name) != 0)
+			continue;
+		if (argc != wanted) {
+			(void)fprintf(stderr, "mpibctl: use: mpibctl %s%s%s\n", commands[n].name,
+				      commands[n].argument ? " " : "",
+				      commands[n].argument ? commands[n].argument : "");
+			return MPIB_CTL_USAGE;
+		}
+		ctl->argument = argv[1];
+		return run(ctl, commands[n].run);
+	}
+
+	(void)fprintf(stderr, "mpibctl: unknown command \"%s\"; see mpibctl --help\n", argv[0]);
+	return MPIB_CTL_USAGE;
+}
+
+int main(int argc, char *argv[])
+{
+	struct option longs[MPIB_ARRAY_SIZE(options) + 1] = { 0 };
+	const char *dir = getenv(MPIB_AGENT_DIR_ENV);
+	struct mpib_ctl ctl = { .dir = dir && *dir ? dir : MPIB_AGENT_DIR_DEFAULT };
+	int c;
+
+	for (size_t n = 0; n < MPIB_ARRAY_SIZE(options); n++)
+		longs[n] = options[n].option;
+
+	while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
+		switch (c) {
+		case 'j':
+			ctl.json = true;
+			break;
+		case 'd':
+			ctl.dir = optarg;
+			break;
+		case 'a':
+			ctl.all = true;
+			break;
+		case 'V':
+			(void)puts("mpibctl " MPIB_VERSION);
+			return MPIB_CTL_OK;
+		case 'h':
+			print_help();
+			return MPIB_CTL_OK;
+		default:
+			return MPIB_CTL_USAGE;
+		}
+	}
+
+	return dispatch(&ctl, argc - optind, argv + optind);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpibctl: what its commands share. */
+#ifndef MPIB_AGENT_CTL_H
+#define MPIB_AGENT_CTL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/admin.h"
+#include "agent/cause.h"
+#include "agent/output.h"
+
+/* Stable: scripts rely on them. */
+enum mpib_ctl_exit {
+	MPIB_CTL_OK = 0,
+	MPIB_CTL_FAILURE = 1,
+	MPIB_CTL_USAGE = 2,
+	MPIB_CTL_NO_AGENT = 3,	/* it isn't running */
+	MPIB_CTL_FORBIDDEN = 4, /* not for this user */
+};
+
+/* What a command gets; it fills the output or the cause. */
+struct mpib_ctl {
+	const char *dir;
+	const char *argument; /* NULL where the command takes none, or got none */
+	bool all;
+	bool json;
+	struct mpib_output *output;
+	struct mpib_cause cause;
+};
+
+/* One command a file; each returns an exit code. */
+enum mpib_ctl_exit mpib_ctl_status(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_flows(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_hints(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_check(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_reload(struct mpib_ctl *ctl);
+
+/* Sends one request of a header alone and calls @take for each record of the answer, copied into
+ * @record of @size bytes (what an older agent doesn't send is 0). Fills ctl->cause on failure. */
+enum mpib_ctl_exit mpib_ctl_ask(struct mpib_ctl *ctl, enum mpib_admin_type request, void *record,
+				size_t size, void (*take)(struct mpib_ctl *ctl, const void *record),
+				unsigned int timeout_sec);
+
+/* Exit code and cause for an errno met on the way to the agent. */
+enum mpib_ctl_exit mpib_ctl_fail(struct mpib_ctl *ctl, int error, const char *what);
+
+#endif

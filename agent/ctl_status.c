@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpibctl status: the agent's health and counts. */
+#include <time.h>
+
+#include "agent/ctl.h"
+
+static void add_time(struct mpib_output *output, const char *key, const char *title, uint64_t usec)
+{
+	time_t seconds = (time_t)(usec / 1000000u);
+	struct tm parts;
+	char text[64] = "";
+
+	if (localtime_r(&seconds, &parts))
+		(void)strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S %Z", &parts);
+	mpib_output_number(output, key, NULL, usec);
+	mpib_output_note(output, title, text);
+}
+
+static void take_status(struct mpib_ctl *ctl, const void *record)
+{
+	struct mpib_admin_status s = *(const struct mpib_admin_status *)record;
+	struct mpib_output *out = ctl->output;
+
+	s.version[sizeof(s.version) - 1] = '\0';
+	s.config[sizeof(s.config) - 1] = '\0';
+	s.error[sizeof(s.error) - 1] = '\0';
+
+	mpib_output_text(out, "version", "agent", s.version);
+	mpib_output_number(out, "pid", "pid", s.pid);
+	mpib_output_number(out, "uid", NULL, s.uid);
+	mpib_output_text(out, "directory", "directory", ctl->dir);
+	add_time(out, "start_usec", "started", s.start_usec);
+	mpib_output_text(out, "config", "policy", s.config);
+	add_time(out, "policy_usec", "policy loaded", s.policy_usec);
+	mpib_output_bool(out, "reload_refused", NULL, s.policy_refused != 0);
+	mpib_output_text(out, "reload_error", s.policy_refused ? "reload refused" : NULL, s.error);
+	mpib_output_number(out, "slots", "slots", s.slots);
+	mpib_output_number(out, "flows", "flows", s.flows);
+	mpib_output_number(out, "registrations", "connections", s.registrations);
+	mpib_output_number(out, "processes", "processes", s.processes);
+	mpib_output_number(out, "clients", "clients", s.clients);
+	mpib_output_number(out, "max_clients", "room for clients", s.max_clients);
+	mpib_output_number(out, "generation", "generation", s.generation);
+	mpib_output_number(out, "heartbeat", "heartbeat", s.heartbeat);
+	mpib_output_number(out, "registered", "registered", s.registered);
+	mpib_output_number(out, "deregistered", "deregistered", s.deregistered);
+	mpib_output_number(out, "refused", "refused", s.refused);
+	mpib_output_number(out, "reloads", "reloads", s.reloads);
+	mpib_output_number(out, "reloads_refused", "reloads refused", s.reloads_refused);
+	mpib_output_number(out, "entries_written", NULL, s.entries_written);
+	mpib_output_number(out, "entries_suppressed", "entries suppressed", s.entries_suppressed);
+}
+
+enum mpib_ctl_exit mpib_ctl_status(struct mpib_ctl *ctl)
+{
+	struct mpib_admin_status record;
+
+	return mpib_ctl_ask(ctl, MPIB_ADMIN_STATUS, &record, sizeof(record), take_status, 5);
+}

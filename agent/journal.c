@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/journal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <syslog.h>
+#include <systemd/sd-journal.h>
+#include <unistd.h>
+
+#include "common/ipv4.h"
+#include "common/share.h"
+
+enum class {
+	CLASS_ALWAYS, /* rare by nature */
+	CLASS_FLOW,
+	CLASS_CLIENT,
+	CLASS_MAX,
+};
+
+struct mpib_journal {
+	uint64_t (*now_usec)(void);
+	bool to_journal;
+	uint64_t window_start;
+	uint32_t in_window[CLASS_MAX];
+	uint32_t held_back[MPIB_EVENT_MAX]; /* of this window */
+	uint64_t written;
+	uint64_t suppressed;
+};
+
+static const struct {
+	const char *name;
+	const char *message_id;
+	enum class class;
+} events[MPIB_EVENT_MAX] = {
+	[MPIB_EVENT_START] = { "start", "db0f19cfe29e4bf98abfc8f5779b011e", CLASS_ALWAYS },
+	[MPIB_EVENT_STOP] = { "stop", "73ef895ea00b4bff9eaab965ebd54dc2", CLASS_ALWAYS },
+	[MPIB_EVENT_REGISTER] = { "register", "4e8f3d0af42a4d1baa59d60f9de11cf8", CLASS_FLOW },
+	[MPIB_EVENT_DEREGISTER] = { "deregister", "8d1c54cf26094d9eb546bddef0aa376c", CLASS_FLOW },
+	[MPIB_EVENT_HINT] = { "hint", "9f65c83613a8435397befe58659f9549", CLASS_FLOW },
+	[MPIB_EVENT_RELOAD] = { "reload", "6bd24ba52a14498989a580ad0eb9f348", CLASS_ALWAYS },
+	[MPIB_EVENT_RELOAD_REFUSED] = { "reload-refused", "d9a566fab4a04301965b5ceee39442b6",
+					CLASS_ALWAYS },
+	[MPIB_EVENT_REFUSAL] = { "refusal", "bd9529d04fce487a96f49aecffdccdbd", CLASS_CLIENT },
+	[MPIB_EVENT_CLIENT] = { "client", "1adcb36c35f54b2282ed57ec24da9bbd", CLASS_CLIENT },
+	[MPIB_EVENT_LIMIT] = { "limit", "4aa10fa658a349d4b227e65c35514bf2", CLASS_ALWAYS },
+	[MPIB_EVENT_ADOPT] = { "adopt", "a8905c3f080144aba051a6e516595174", CLASS_ALWAYS },
+	[MPIB_EVENT_SUPPRESSED] = { "suppressed", "7e1b3c0d42b6486d9e7902946f54cdb2",
+				    CLASS_ALWAYS },
+};
+
+static const uint32_t bursts[CLASS_MAX] = {
+	[CLASS_ALWAYS] = UINT32_MAX,
+	[CLASS_FLOW] = MPIB_JOURNAL_BURST_FLOW,
+	[CLASS_CLIENT] = MPIB_JOURNAL_BURST_CLIENT,
+};
+
+#define FIELDS_MAX 16
+
+/* One entry under construction: fields as "NAME=value" in one buffer. */
+struct entry {
+	enum mpib_event event;
+	int priority;
+	char buf[2048];
+	size_t used;
+	struct iovec fields[FIELDS_MAX];
+	int n_fields;
+	const char *message; /* the text behind "MESSAGE=" */
+};
+
+const char *mpib_event_name(enum mpib_event event)
+{
+	return event < MPIB_EVENT_MAX ? events[event].name : "unknown";
+}
+
+const char *mpib_event_message_id(enum mpib_event event)
+{
+	return event < MPIB_EVENT_MAX ? events[event].message_id : "";
+}
+
+/* True where stderr is the stream that the service manager connected to the journal. */
+static bool stderr_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	struct stat st;
+	uint64_t device;
+	uint64_t inode;
+
+	return stream && sscanf(stream, "%" SCNu64 ":%" SCNu64, &device, &inode) == 2 &&
+	       fstat(STDERR_FILENO, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+}
+
+int mpib_journal_new(uint64_t (*now_usec)(void), struct mpib_journal **ret)
+{
+	struct mpib_journal *journal = calloc(1, sizeof(*journal));
+
+	if (!journal)
+		return -ENOMEM;
+
+	journal->now_usec = now_usec;
+	journal->to_journal = stderr_is_journal();
+	journal->window_start = now_usec();
+	*ret = journal;
+	return 0;
+}
+
+uint64_t mpib_journal_written(const struct mpib_journal *journal)
+{
+	return journal->written;
+}
+
+uint64_t mpib_journal_suppressed(const struct mpib_journal *journal)
+{
+	return journal->suppressed;
+}
+
+/* ---- building an entry ---------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void add(struct entry *entry, const char *format, ...)
+{
+	size_t room = sizeof(entry->buf) - entry->used;
+	va_list args;
+	int len;
+
+	if (room < 2 || entry->n_fields == FIELDS_MAX)
+		return;
+
+	va_start(args, format);
+	len = vsnprintf(entry->buf + entry->used, room, format, args);
+	va_end(args);
+	if (len < 0)
+		return;
+	if ((size_t)len >= room)
+		len = (int)room - 1;
+
+	entry->fields[entry->n_fields++] = (struct iovec){
+		.iov_base = entry->buf + entry->used,
+		.iov_len = (size_t)len,
+	};
+	entry->used += (size_t)len + 1;
+}
+
+__attribute__((format(printf, 4, 5))) static void start_entry(struct entry *entry,
+							      enum mpib_event event, int priority,
+							      const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+
+	entry->event = event;
+	entry->priority = priority;
+	entry->used = 0;
+	entry->n_fields = 0;
+
+	va_start(args, format);
+	(void)vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	add(entry, "MESSAGE=%s", text);
+	entry->message = entry->buf + strlen("MESSAGE=");
+	add(entry, "PRIORITY=%d", priority);
+	add(entry, "MESSAGE_ID=%s", events[event].message_id);
+	add(entry, "MPIB_EVENT=%s", events[event].name);
+}
+
+static void add_process(struct entry *entry, pid_t pid, uid_t uid)
+{
+	if (pid > 0)
+		add(entry, "OBJECT_PID=%ld", (long)pid);
+	add(entry, "MPIB_UID=%u", uid);
+}
+
+static void add_slot(struct entry *entry, uint32_t index, const struct mpib_slot *slot)
+{
+	char flow[MPIB_FLOW_TEXT_MAX];
+
+	add(entry, "MPIB_FLOW=%s", mpib_flow_format(slot->src_be, slot->dst_be, flow));
+	add(entry, "MPIB_SLOT=%u", index);
+	add(entry, "MPIB_SHARE=%u", slot->verdict.share);
+	add(entry, "MPIB_ISLAND_SRC=%s", slot->verdict.src_island);
+	add(entry, "MPIB_ISLAND_DST=%s", slot->verdict.dst_island);
+	add(entry, "MPIB_RULE=%s", mpib_rule_name(slot->verdict.rule));
+}
+
+static void emit(struct mpib_journal *journal, const struct entry *entry)
+{
+	journal->written++;
+	if (journal->to_journal)
+		(void)sd_journal_sendv(entry->fields, entry->n_fields);
+	else
+		(void)fprintf(stderr, "mpib-agentd: %s\n", entry->message);
+}
+
+/* ---- the bound ------------------------------------------------------------------------------ */
+
+static void end_window(struct mpib_journal *journal, uint64_t now)
+{
+	struct entry entry;
+	uint32_t total = 0;
+	char list[256] = "";
+	size_t used = 0;
+
+	for (unsigned int event = 0; event < MPIB_EVENT_MAX; event++) {
+		if (!journal->held_back[event])
+			continue;
+		total += journal->held_back[event];
+		if (used < sizeof(list))
+			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%u %s",
+						 used ? ", " : "", journal->held_back[event],
+						 events[event].name);
+	}
+
+	if (total) {
+		start_entry(&entry, MPIB_EVENT_SUPPRESSED, LOG_NOTICE,
+			    "%u more entries within %" PRIu64 " s were not written: %s", total,
+			    (now - journal->window_start) / 1000000u, list);
+		add(&entry, "MPIB_SUPPRESSED=%u", total);
+		emit(journal, &entry);
+	}
+
+	memset(journal->in_window, 0, sizeof(journal->in_window));
+	memset(journal->held_back, 0, sizeof(journal->held_back));
+	journal->window_start = now;
+}
+
+void mpib_journal_tick(struct mpib_journal *journal)
+{
+	uint64_t now = journal->now_usec();
+
+	if (now - journal->window_start >= MPIB_JOURNAL_WINDOW_USEC)
+		end_window(journal, now);
+}
+
+struct mpib_journal *mpib_journal_free(struct mpib_journal *journal)
+{
+	if (!journal)
+		return NULL;
+
+	end_window(journal, journal->now_usec());
+	free(journal);
+	return NULL;
+}
+
+/* Asked before an entry is built, so that a flood costs next to nothing. */
+static bool admit(struct mpib_journal *journal, enum mpib_event event)
+{
+	enum class class = events[event].class;
+
+	mpib_journal_tick(journal);
+	if (journal->in_window[class] < bursts[class]) {
+		journal->in_window[class]++;
+		return true;
+	}
+
+	journal->held_back[event]++;
+	journal->suppressed++;
+	return false;
+}
+
+/* ---- events --------------------------------------------------------------------------------- */
+
+void mpib_journal_start(struct mpib_journal *journal, const char *dir, const char *config,
+			uint32_t slots, uint32_t flows)
+{
+	struct entry entry;
+
+	start_entry(&entry, MPIB_EVENT_START, LOG_INFO,
+		    "started: mpib-agentd " MPIB_VERSION " serves %s with %u slots, policy %s, %u "
+		    "flow%s re-adopted",
+		    dir, slots, config, flows, flows == 1 ? "" : "s");
+	emit(journal, &entry);
+}
+
+void mpib_journal_stop(struct mpib_journal *journal, const char *dir, uint32_t flows)
+{
+	struct entry entry;
+
+	start_entry(&entry, MPIB_EVENT_STOP, LOG_INFO,
+		    "stopped: %u flow%s of %s keep their last shares", flows, flows == 1 ? "" : "s",
+		    dir);
+	emit(journal, &entry);
+}
+
+void mpib_journal_failure(struct mpib_journal *journal, const char *text)
+{
+	struct entry entry;
+
+	start_entry(&entry, MPIB_EVENT_STOP, LOG_ERR, "%s", text);
+	emit(journal, &entry);
+}
+
+void mpib_journal_adopt(struct mpib_journal *journal, bool warning, const char *text)
+{
+	struct entry entry;
+
+	start_entry(&entry, MPIB_EVENT_ADOPT, warning ? LOG_WARNING : LOG_INFO, "%s", text);
+	emit(journal, &entry);
+}
+
+void mpib_journal_register(struct mpib_journal *journal, const struct mpib_reg *reg,
+			   const struct mpib_slot *slot)
+{
+	struct entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX];
+	char percent[MPIB_SHARE_TEXT_MAX];
+
+	if (!admit(journal, MPIB_EVENT_REGISTER))
+		return;
+
+	start_entry(&entry, MPIB_EVENT_REGISTER, LOG_INFO,
+		    "flow %s registered by pid %ld: connection 0x%08x, slot %u, share %u (%s), "
+		    "island %s to %s, rule %s",
+		    mpib_flow_format(slot->src_be, slot->dst_be, flow), (long)reg->peer->pid,
+		    reg->conn_id, reg->slot, slot->verdict.share,
+		    mpib_share_format(slot->verdict.share, percent), slot->verdict.src_island,
+		    slot->verdict.dst_island, mpib_rule_name(slot->verdict.rule));
+	add_slot(&entry, reg->slot, slot);
+	add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
+	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
+	emit(journal, &entry);
+}
+
+void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg *reg,
+			     const struct mpib_slot *slot, const char *why)
+{
+	struct entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX];
+
+	if (!admit(journal, MPIB_EVENT_DEREGISTER))
+		return;
+
+	start_entry(&entry, MPIB_EVENT_DEREGISTER, LOG_INFO,
+		    "flow %s deregistered: connection 0x%08x of pid %ld, slot %u, %s; %u left",
+		    mpib_flow_format(slot->src_be, slot->dst_be, flow), reg->conn_id,
+		    (long)reg->peer->pid, reg->slot, why, slot->n_regs - 1);
+	add_slot(&entry, reg->slot, slot);
+	add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
+	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
+	emit(journal, &entry);
+}
+
+void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
+		       uint32_t share_before)
+{
+	struct entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX];
+	char before[MPIB_SHARE_TEXT_MAX];
+	char after[MPIB_SHARE_TEXT_MAX];
+
+	if (!admit(journal, MPIB_EVENT_HINT))
+		return;
+
+	start_entry(&entry, MPIB_EVENT_HINT, LOG_NOTICE,
+		    "flow %s share %u (%s) -> %u (%s): slot %u, rule %s",
+		    mpib_flow_format(slot->src_be, slot->dst_be, flow), share_before,
+		    mpib_share_format(share_before, before), slot->verdict.share,
+		    mpib_share_format(slot->verdict.share, after), index,
+		    mpib_rule_name(slot->verdict.rule));
+	add_slot(&entry, index, slot);
+	add(&entry, "MPIB_SHARE_BEFORE=%u", share_before);
+	emit(journal, &entry);
+}
+
+void mpib_journal_reload(struct mpib_journal *journal, const char *path, uint32_t flows,
+			 uint32_t changed)
+{
+	struct entry entry;
+
+	start_entry(&entry, MPIB_EVENT_RELOAD, LOG_NOTICE,
+		    "policy reloaded from %s: %u of %u flow%s got another share", path, changed,
+		    flows, flows == 1 ? "" : "s");
+	add(&entry, "MPIB_CHANGED=%u", changed);
+	emit(journal, &entry);
+}
+
+void mpib_journal_reload_refused(struct mpib_journal *journal, const char *cause)
+{
+	struct entry entry;
+
+	start_entry(&entry, MPIB_EVENT_RELOAD_REFUSED, LOG_ERR,
+		    "reload refused, the old policy stays in force: %s", cause);
+	emit(journal, &entry);
+}
+
+void mpib_journal_refusal(struct mpib_journal *journal, const struct mpib_peer *peer,
+			  uint32_t conn_id, const struct mpib_addresses *addresses, const char *why)
+{
+	struct entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX] = "";
+
+	if (!admit(journal, MPIB_EVENT_REFUSAL))
+		return;
+
+	if (addresses)
+		(void)mpib_flow_format(addresses->sout_src_be, addresses->sout_dst_be, flow);
+	start_entry(&entry, MPIB_EVENT_REFUSAL, LOG_WARNING,
+		    "refused connection 0x%08x of pid %ld (uid %u)%s%s: %s", conn_id,
+		    (long)peer->pid, peer->user->uid, addresses ? ", flow " : "", flow, why);
+	if (addresses)
+		add(&entry, "MPIB_FLOW=%s", flow);
+	add(&entry, "MPIB_CONN_ID=0x%08x", conn_id);
+	add_process(&entry, peer->pid, peer->user->uid);
+	emit(journal, &entry);
+}
+
+void mpib_journal_client(struct mpib_journal *journal, pid_t pid, uid_t uid, const char *why)
+{
+	struct entry entry;
+
+	if (!admit(journal, MPIB_EVENT_CLIENT))
+		return;
+
+	start_entry(&entry, MPIB_EVENT_CLIENT, LOG_WARNING,
+		    "connection of pid %ld (uid %u) closed: %s", (long)pid, uid, why);
+	add_process(&entry, pid, uid);
+	emit(journal, &entry);
+}
+
+void mpib_journal_limit(struct mpib_journal *journal, const char *text)
+{
+	struct entry entry;
+
+	start_entry(&entry, MPIB_EVENT_LIMIT, LOG_WARNING, "%s", text);
+	emit(journal, &entry);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which share a flow gets: islands, rules and the match, most specific first. Pure: no I/O, no
+ * logging; addresses in network byte order. A policy is built (add_*), sealed once, then read. */
+#ifndef MPIB_AGENT_POLICY_H
+#define MPIB_AGENT_POLICY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MPIB_ISLAND_NAME_MAX 32 /* longest name of an island and its NUL */
+
+#define MPIB_POLICY_SLOTS_DEFAULT      256u
+#define MPIB_POLICY_PREFIX_LEN_DEFAULT 24u
+#define MPIB_POLICY_INTRA_DEFAULT      1024u
+#define MPIB_POLICY_INTER_DEFAULT      0u
+
+struct mpib_island {
+	char name[MPIB_ISLAND_NAME_MAX];
+	unsigned int line; /* where the file names it */
+};
+
+struct mpib_subnet {
+	uint32_t addr_be;
+	unsigned int len; /* 0..32 */
+	unsigned int island;
+	unsigned int line;
+};
+
+struct mpib_pair_rule {
+	unsigned int src_island;
+	unsigned int dst_island;
+	uint32_t share;
+	unsigned int line;
+};
+
+struct mpib_flow_rule {
+	uint32_t src_be;
+	uint32_t dst_be;
+	uint32_t share;
+	unsigned int line;
+};
+
+/* Plain values first: the option table of config.c fills them by offset. */
+struct mpib_policy {
+	uint32_t slots;
+	uint32_t prefix_len;
+	uint32_t intra;
+	uint32_t inter;
+	unsigned int slots_line; /* 0 where the default stands */
+	unsigned int prefix_len_line;
+	unsigned int intra_line;
+	unsigned int inter_line;
+
+	struct mpib_island *islands;
+	size_t n_islands;
+	struct mpib_subnet *subnets; /* sealed: longest prefix first, then by address */
+	size_t n_subnets;
+	size_t first_of_len[34]; /* sealed: where prefix length 32 - n starts; [33] = n_subnets */
+	struct mpib_pair_rule *pairs; /* sealed: by both islands */
+	size_t n_pairs;
+	struct mpib_flow_rule *flows; /* sealed: by both addresses */
+	size_t n_flows;
+};
+
+enum mpib_rule {
+	MPIB_RULE_FLOW,		/* [flow S D] */
+	MPIB_RULE_PAIR,		/* [pair A B] in this direction */
+	MPIB_RULE_PAIR_REVERSE, /* [pair B A], which holds both ways as no [pair A B] is given */
+	MPIB_RULE_INTRA,	/* both ends in one island */
+	MPIB_RULE_INTER,	/* different islands */
+	MPIB_RULE_MAX,
+};
+
+/* What a flow gets and why. */
+struct mpib_verdict {
+	uint32_t share;
+	enum mpib_rule rule;
+	unsigned int line;		       /* of the rule, 0 for a default */
+	char src_island[MPIB_ISLAND_NAME_MAX]; /* name, or the prefix as text where none is given */
+	char dst_island[MPIB_ISLAND_NAME_MAX];
+};
+
+/* Two entries of a file that can't both stand; the later one is refused. */
+struct mpib_policy_conflict {
+	const char *what; /* "subnet", "pair" or "flow" */
+	unsigned int line;
+	unsigned int first_line;
+};
+
+/* A policy with the defaults only. -ENOMEM. */
+int mpib_policy_new(struct mpib_policy **ret);
+struct mpib_policy *mpib_policy_free(struct mpib_policy *policy);
+
+/* Index of an island, or -ENOENT. */
+int mpib_policy_find_island(const struct mpib_policy *policy, const char *name);
+
+/* Add one entry each; -ENOMEM. add_island returns the index; the name must be shorter than
+ * MPIB_ISLAND_NAME_MAX. */
+int mpib_policy_add_island(struct mpib_policy *policy, const char *name, unsigned int line);
+int mpib_policy_add_subnet(struct mpib_policy *policy, const struct mpib_subnet *subnet);
+int mpib_policy_add_pair(struct mpib_policy *policy, const struct mpib_pair_rule *pair);
+int mpib_policy_add_flow(struct mpib_policy *policy, const struct mpib_flow_rule *flow);
+
+/* Sorts for the match and looks for duplicates: -EEXIST with the first in file order. */
+int mpib_policy_seal(struct mpib_policy *policy, struct mpib_policy_conflict *ret);
+
+/* The share of a flow under a sealed policy. */
+void mpib_policy_match(const struct mpib_policy *policy, uint32_t src_be, uint32_t dst_be,
+		       struct mpib_verdict *ret);
+
+/* "flow", "pair", "pair (reverse)", "intra", "inter". */
+const char *mpib_rule_name(enum mpib_rule rule);
+
+#endif
