@@ -37,11 +37,13 @@ for cxx in g++ clang++; do
 	fi
 done
 
-# The assertions in it are alive: a packing that differs has to be refused.
-if printf '#pragma pack(1)\n#include "%s"\n#undef MPIB_AGENT_IFACE_H\n' "$installed" |
-	sed 's/^#undef.*/MPIB_STATIC_ASSERT(sizeof(struct mpib_hint_entry) == 17, "x");/' |
-	$cc -x c -std=c11 -I. -fsyntax-only - 2>/dev/null; then
-	bad "$installed: a false assertion compiles"
-fi
+# The assertions in it are alive: with integers of another size it has to be refused.
+for language in "c -std=c11" "c++ -std=c++11"; do
+	# shellcheck disable=SC2086
+	if printf '#include <stddef.h>\n#include <stdint.h>\n#define uint32_t uint64_t\n#include "%s"\n' \
+		"$installed" | $cc -x $language -I. -fsyntax-only - 2>/dev/null; then
+		bad "$installed: its assertions let another layout pass ($language)"
+	fi
+done
 
 finish "$count"
