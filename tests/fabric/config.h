@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the fabric looks like: nodes, devices and their properties, from an INI file or built in.
+ * Pure: no file of the fabric's own is touched here, and a parsed configuration never changes. */
+#ifndef MPIB_FABRIC_CONFIG_H
+#define MPIB_FABRIC_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAB_NAME_MAX  32 /* bytes of a device, node, network or fabric name, NUL included */
+#define FAB_NODES_MAX 64
+#define FAB_DEVS_MAX  256 /* devices of all nodes together */
+#define FAB_GIDS_MAX  16
+
+enum fab_gid_type {
+	FAB_GID_NONE, /* empty entry */
+	FAB_GID_V1,   /* RoCE v1 */
+	FAB_GID_V2,   /* RoCE v2 */
+};
+
+struct fab_gid {
+	uint8_t raw[16];
+	uint32_t type; /* enum fab_gid_type */
+};
+
+/* One device with its one port. Rates count payload bytes. */
+struct fab_dev_conf {
+	char name[FAB_NAME_MAX];
+	char network[FAB_NAME_MAX]; /* devices of one network reach each other */
+	char pci[128];		    /* sysfs path of the PCI device, or empty */
+	uint32_t node;		    /* index in fab_config.node */
+	uint32_t scoped;	    /* 1: reaches its own island only */
+	uint32_t mtu;		    /* bytes: 256..4096 */
+	uint32_t speed_gbps;	    /* what query_port tells; shapes nothing */
+	uint32_t infiniband;	    /* link layer: 0 Ethernet, 1 InfiniBand */
+	uint32_t max_msg;	    /* bytes of the largest message */
+	uint32_t max_qp, max_qp_wr, max_cqe, max_mr, max_rd_atomic, max_inline;
+	uint64_t rate;	     /* bytes a second, 0 = no limit */
+	uint64_t latency_ns; /* one way */
+	uint64_t guid;	     /* host order */
+	struct fab_gid gid[FAB_GIDS_MAX];
+};
+
+struct fab_node_conf {
+	char name[FAB_NAME_MAX];
+	char island[FAB_NAME_MAX];
+};
+
+struct fab_config {
+	char name[FAB_NAME_MAX];
+	uint32_t nodes, devs;
+	uint32_t gpu;	  /* 1: CUDA device memory may be registered */
+	uint32_t null;	  /* 1: sends complete at once and move nothing */
+	uint32_t memlock; /* 1: registrations count against RLIMIT_MEMLOCK */
+	uint32_t ring;	  /* bytes of a link's request ring, a power of two */
+	struct fab_node_conf node[FAB_NODES_MAX];
+	struct fab_dev_conf dev[FAB_DEVS_MAX]; /* node by node */
+};
+
+/* The built-in two nodes with the rails `sout` and `sup`. */
+void fab_config_default(struct fab_config *ret_conf);
+
+/* Parses @len bytes of @text. On a mistake returns -EINVAL with "line N: cause" in @err. */
+int fab_config_parse(const char *text, size_t len, struct fab_config *ret_conf, char *err,
+		     size_t err_len);
+
+/* Reads and parses the file at @path; negative errno, with the cause in @err. */
+int fab_config_load(const char *path, struct fab_config *ret_conf, char *err, size_t err_len);
+
+/* A number that differs for different configurations; names the meeting directory. */
+uint32_t fab_config_hash(const struct fab_config *conf);
+
+/* Reads one GID table entry: "ADDRESS/v1" or "ADDRESS/v2" (IPv4, IPv6), or "-" for an empty one. */
+int fab_gid_parse(const char *text, struct fab_gid *ret_gid);
+
+#endif

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine moves the bytes: one lock, one thread a process, and passes that whoever holds the
+ * lock may run. A program that polls does its own work; the thread serves those that don't, and
+ * sleeps in epoll as long as nothing moves.
+ *
+ * Sleeping and ringing: a sender publishes, raises `activity` of the receiver's process, and rings
+ * the link's socket if it finds (and clears) `armed`. The thread sets `armed`, looks at `activity`
+ * again, and only then sleeps. All four steps are sequentially consistent, so one of the two sees
+ * the other. While the program polls, the thread doesn't arm: it naps for LINGER_NS, and the bell
+ * stays quiet. */
+#include "tests/fabric/link.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINGER_NS  500000 /* nap while the program polls by itself */
+#define SPIN_NS	   20000  /* look again for this long before sleeping */
+#define PASSES_MAX 64	  /* one holder's share of the lock */
+
+enum fab_sleep {
+	FAB_AWAKE,
+	FAB_NAPPING, /* will look again within LINGER_NS */
+	FAB_SLEEPING /* until a bell or next_due */
+};
+
+struct fab_engine fab = {
+	.lock = PTHREAD_MUTEX_INITIALIZER, .epoll_fd = -1, .wake_fd = -1, .listen_fd = -1
+};
+static pthread_mutex_t setup_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool prepared;
+static int prepare_result;
+
+uint64_t fab_now(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
+}
+
+/* --- passes --- */
+
+void fab_engine_due(uint64_t due)
+{
+	if (due < atomic_load_explicit(&fab.next_due, memory_order_relaxed))
+		atomic_store(&fab.next_due, due);
+}
+
+void fab_engine_activate(struct fab_qp *qp)
+{
+	if (!qp->active) {
+		qp->active = true;
+		TAILQ_INSERT_TAIL(&fab.active, qp, active_node);
+	}
+}
+
+void fab_engine_collect(void)
+{
+	struct fab_qp *qp = atomic_exchange(&fab.inbox, NULL);
+
+	while (qp) {
+		struct fab_qp *next = qp->inbox_next;
+
+		atomic_store(&qp->queued, false);
+		fab_engine_activate(qp);
+		qp = next;
+	}
+}
+
+void fab_engine_post(struct fab_qp *qp)
+{
+	struct fab_qp *top;
+
+	if (!atomic_exchange(&qp->queued, true)) {
+		top = atomic_load(&fab.inbox);
+		do {
+			qp->inbox_next = top;
+		} while (!atomic_compare_exchange_weak(&fab.inbox, &top, qp));
+	}
+	fab_engine_try();
+}
+
+void fab_engine_forget(struct fab_qp *qp)
+{
+	fab_engine_collect();
+	if (qp->active)
+		TAILQ_REMOVE(&fab.active, qp, active_node);
+	if (qp->waiting)
+		TAILQ_REMOVE(&fab.waiting, qp, wait_node);
+	qp->active = qp->waiting = false;
+	fab_held_drop(qp);
+}
+
+/* Each QP sends one part in turn, so that QPs share a device fairly. */
+static bool send_turn(void)
+{
+	bool moved = false;
+	struct fab_qp *qp, *next;
+
+	TAILQ_FOREACH_SAFE(qp, &fab.active, active_node, next)
+	{
+		if (fab_requester_send(qp)) {
+			moved = true;
+			TAILQ_REMOVE(&fab.active, qp, active_node);
+			TAILQ_INSERT_TAIL(&fab.active, qp, active_node);
+			if (!next)
+				break;
+		}
+	}
+	return moved;
+}
+
+static void run_timers(uint64_t now)
+{
+	struct fab_qp *qp, *next;
+
+	TAILQ_FOREACH_SAFE(qp, &fab.waiting, wait_node, next)
+	{
+		if (qp->wait_due <= now)
+			fab_requester_timer(qp, now);
+		else
+			fab_engine_due(qp->wait_due);
+	}
+	fab_held_release(now);
+}
+
+static bool run_pass(void)
+{
+	uint64_t now = fab_now();
+	struct fab_link *link;
+	bool moved = false;
+
+	atomic_store(&fab.seen, atomic_load(&fab.self->activity));
+	atomic_store(&fab.next_due, FAB_NEVER);
+	fab_fault_log();
+	fab_engine_collect();
+	TAILQ_FOREACH(link, &fab.links, node)
+	{
+		if (link->responder)
+			moved |= fab_responder_poll(link, now);
+		if (link->requester)
+			moved |= fab_requester_poll(link, now);
+	}
+	moved |= send_turn();
+	run_timers(now);
+	return moved;
+}
+
+/* Engine lock. Goes on while there is something to do, but gives way to waiting threads. */
+static bool run_passes(unsigned int max)
+{
+	bool moved = false, more;
+
+	do {
+		more = run_pass();
+		moved |= more;
+	} while (more && --max && !atomic_load(&fab.waiters));
+	atomic_store(&fab.more, more);
+	return moved;
+}
+
+bool fab_engine_idle(void)
+{
+	uint64_t due = atomic_load_explicit(&fab.next_due, memory_order_relaxed);
+
+	return !atomic_load_explicit(&fab.more, memory_order_relaxed) &&
+	       !atomic_load_explicit(&fab.inbox, memory_order_relaxed) &&
+	       atomic_load_explicit(&fab.seen, memory_order_relaxed) ==
+		       atomic_load_explicit(&fab.self->activity, memory_order_acquire) &&
+	       (due == FAB_NEVER || due > fab_now());
+}
+
+/* A timer or unfinished work that the sleeping thread doesn't know of. Napping is soon enough. */
+static void wake_if_needed(void)
+{
+	if (atomic_load(&fab.sleep) == FAB_SLEEPING &&
+	    (atomic_load(&fab.more) || atomic_load(&fab.next_due) != FAB_NEVER))
+		fab_engine_wake();
+}
+
+void fab_engine_try(void)
+{
+	atomic_store(&fab.pending, true);
+	while (atomic_load(&fab.pending) && pthread_mutex_trylock(&fab.lock) == 0) {
+		atomic_store(&fab.pending, false);
+		if (atomic_load(&fab.running))
+			(void)run_passes(4);
+		(void)pthread_mutex_unlock(&fab.lock);
+		wake_if_needed();
+	}
+}
+
+void fab_engine_lock(void)
+{
+	atomic_fetch_add(&fab.waiters, 1);
+	(void)pthread_mutex_lock(&fab.lock);
+	atomic_fetch_sub(&fab.waiters, 1);
+}
+
+void fab_engine_unlock(void)
+{
+	(void)pthread_mutex_unlock(&fab.lock);
+	if (atomic_load(&fab.pending))
+		fab_engine_try();
+}
+
+void fab_engine_wake(void)
+{
+	uint64_t one = 1;
+
+	if (fab.wake_fd >= 0)
+		(void)!write(fab.wake_fd, &one, sizeof(one));
+}
+
+/* --- the thread --- */
+
+static void handle_events(const struct epoll_event *events, int count)
+{
+	struct fab_link *link, *next;
+	uint64_t drain;
+
+	for (int k = 0; k < count; k++) {
+		if (events[k].data.ptr == &fab.wake_fd)
+			(void)!read(fab.wake_fd, &drain, sizeof(drain));
+		else if (events[k].data.ptr == &fab.listen_fd)
+			fab_link_accept();
+		else
+			fab_link_socket(events[k].data.ptr, events[k].events);
+	}
+	/* Only now: two events of one batch may belong to the same link. */
+	TAILQ_FOREACH_SAFE(link, &fab.links, node, next)
+	if (link->dead)
+		fab_link_free(link);
+}
+
+/* Sleeps until the bell, a timer, or (napping) for a moment. Returns the number of events. */
+static int thread_wait(struct epoll_event *events, int max, bool nap)
+{
+	uint64_t now = fab_now(), due;
+	struct timespec ts;
+	int n;
+
+	atomic_store(&fab.sleep, nap ? FAB_NAPPING : FAB_SLEEPING);
+	if (!nap)
+		atomic_store(&fab.self->armed, 1);
+	due = atomic_load(&fab.next_due);
+	if (nap && due > now + LINGER_NS)
+		due = now + LINGER_NS;
+	if (atomic_load(&fab.more) || atomic_load(&fab.pending) || atomic_load(&fab.inbox) ||
+	    atomic_load(&fab.seen) != atomic_load(&fab.self->activity) || due < now)
+		due = now;
+	ts.tv_sec = (time_t)((due - now) / 1000000000ULL);
+	ts.tv_nsec = (long)((due - now) % 1000000000ULL);
+	n = epoll_pwait2(fab.epoll_fd, events, max, due == FAB_NEVER ? NULL : &ts, NULL);
+	if (n < 0 && errno == ENOSYS)
+		n = epoll_wait(fab.epoll_fd, events, max,
+			       due == FAB_NEVER ? -1 : (int)((due - now + 999999) / 1000000));
+	atomic_store(&fab.self->armed, 0);
+	atomic_store(&fab.sleep, FAB_AWAKE);
+	return n < 0 ? 0 : n;
+}
+
+static void *thread_main(void *arg)
+{
+	struct epoll_event events[32];
+	uint32_t polls = atomic_load(&fab.polls);
+	uint64_t spin_end = 0;
+
+	(void)arg;
+	(void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+	(void)pthread_setname_np(pthread_self(), "mpib-fabric");
+	while (atomic_load(&fab.running)) {
+		uint32_t polls_now = atomic_load(&fab.polls);
+		bool moved, nap = polls_now != polls;
+		int n;
+
+		polls = polls_now;
+		n = thread_wait(events, MPIB_ARRAY_SIZE(events), nap);
+		do {
+			(void)pthread_mutex_lock(&fab.lock);
+			atomic_store(&fab.pending, false);
+			handle_events(events, n);
+			n = 0;
+			moved = run_passes(PASSES_MAX);
+			(void)pthread_mutex_unlock(&fab.lock);
+			if (moved || atomic_load(&fab.waiters)) {
+				spin_end = fab_now() + SPIN_NS;
+				(void)sched_yield();
+			}
+		} while (moved || (atomic_load(&fab.pending) && atomic_load(&fab.running)) ||
+			 fab_now() < spin_end);
+	}
+	return NULL;
+}
+
+/* --- set-up --- */
+
+static void before_fork(void)
+{
+	(void)pthread_mutex_lock(&setup_lock);
+	(void)pthread_mutex_lock(&fab.lock);
+}
+
+static void after_fork_parent(void)
+{
+	(void)pthread_mutex_unlock(&fab.lock);
+	(void)pthread_mutex_unlock(&setup_lock);
+}
+
+/* The child takes no part: it has no thread and no slot. Its copies of the sockets would hide the
+ * parent's death from the peers. It may open devices anew. */
+static void after_fork_child(void)
+{
+	struct fab_link *link;
+
+	TAILQ_FOREACH(link, &fab.links, node)
+	{
+		if (link->fd >= 0)
+			(void)close(link->fd);
+		if (link->pid_fd >= 0)
+			(void)close(link->pid_fd);
+	}
+	TAILQ_INIT(&fab.links);
+	TAILQ_INIT(&fab.active);
+	TAILQ_INIT(&fab.waiting);
+	TAILQ_INIT(&fab.holding);
+	LIST_INIT(&fab.contexts);
+	if (fab.users) {
+		(void)close(fab.epoll_fd);
+		(void)close(fab.wake_fd);
+		(void)close(fab.listen_fd);
+	}
+	fab.epoll_fd = fab.wake_fd = fab.listen_fd = -1;
+	fab.users = 0;
+	fab.meeting.slot = 0;
+	atomic_store(&fab.running, false);
+	atomic_store(&fab.inbox, NULL);
+	atomic_store(&fab.waiters, 0);
+	memset(fab.qps, 0, sizeof(*fab.qps) * FAB_QP_INDEXES);
+	(void)pthread_mutex_unlock(&fab.lock);
+	(void)pthread_mutex_unlock(&setup_lock);
+}
+
+static int find_node(const struct fab_config *conf, uint32_t *ret_node)
+{
+	const char *name = getenv("MPIB_FABRIC_NODE");
+
+	*ret_node = 0;
+	if (!name || !name[0])
+		return 0;
+	for (uint32_t n = 0; n < conf->nodes; n++) {
+		if (strcmp(conf->node[n].name, name) == 0) {
+			*ret_node = n;
+			return 0;
+		}
+	}
+	(void)fprintf(stderr, "mpib-fabric: MPIB_FABRIC_NODE '%s' is not in the configuration\n",
+		      name);
+	return -ENODEV;
+}
+
+static int prepare(void)
+{
+	struct fab_config *conf = calloc(1, sizeof(*conf));
+	char err[256] = "";
+	int r;
+
+	if (!conf)
+		return -ENOMEM;
+	r = fab_env_config(conf, err, sizeof(err));
+	if (r < 0) {
+		(void)fprintf(stderr, "mpib-fabric: %s: %s\n", getenv("MPIB_FABRIC"), err);
+		goto out;
+	}
+	if (getenv("MPIB_FABRIC_NULL") && strcmp(getenv("MPIB_FABRIC_NULL"), "1") == 0)
+		conf->null = 1;
+	r = find_node(conf, &fab.node);
+	if (r < 0)
+		goto out;
+	r = fab_meeting_open(conf, &fab.meeting);
+	if (r < 0) {
+		(void)fprintf(stderr, "mpib-fabric: the meeting directory can't be used: %s\n",
+			      strerror(-r));
+		goto out;
+	}
+	fab.conf = &fab.meeting.state->conf;
+	TAILQ_INIT(&fab.active);
+	TAILQ_INIT(&fab.waiting);
+	TAILQ_INIT(&fab.holding);
+	TAILQ_INIT(&fab.links);
+	LIST_INIT(&fab.contexts);
+	fab.qps = calloc(FAB_QP_INDEXES, sizeof(*fab.qps));
+	r = fab.qps ? -pthread_atfork(before_fork, after_fork_parent, after_fork_child) : -ENOMEM;
+out:
+	free(conf);
+	return r;
+}
+
+int fab_engine_prepare(void)
+{
+	(void)pthread_mutex_lock(&setup_lock);
+	if (!prepared)
+		prepare_result = prepare();
+	prepared = true;
+	(void)pthread_mutex_unlock(&setup_lock);
+	return prepare_result;
+}
+
+static int watch(int fd, void *what)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = what };
+
+	return epoll_ctl(fab.epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+static void engine_close(void)
+{
+	struct fab_link *link;
+
+	fab_engine_lock();
+	while ((link = TAILQ_FIRST(&fab.links)))
+		fab_link_free(link);
+	fab_meeting_leave(&fab.meeting);
+	if (fab.listen_fd >= 0)
+		(void)close(fab.listen_fd);
+	if (fab.wake_fd >= 0)
+		(void)close(fab.wake_fd);
+	if (fab.epoll_fd >= 0)
+		(void)close(fab.epoll_fd);
+	fab.listen_fd = fab.wake_fd = fab.epoll_fd = -1;
+	free(fab.mrs);
+	fab.mrs = NULL;
+	fab.mr_max = 0;
+	(void)pthread_mutex_unlock(&fab.lock);
+}
+
+static int engine_open(void)
+{
+	sigset_t all, old;
+	int r;
+
+	fab.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	fab.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (fab.epoll_fd < 0 || fab.wake_fd < 0)
+		return -errno;
+	fab.log_seen = atomic_load(&fab.meeting.state->log_end);
+	r = fab_meeting_join(&fab.meeting, fab.node, &fab.listen_fd);
+	if (r < 0)
+		return r;
+	fab.self = &fab.meeting.state->proc[fab.meeting.slot];
+	atomic_store(&fab.seen, atomic_load(&fab.self->activity));
+	atomic_store(&fab.next_due, FAB_NEVER);
+	/* A slot's new owner must not give out the numbers that the last one had. */
+	fab.qp_next = (atomic_load(&fab.self->generation) * 4099U) % FAB_QP_INDEXES;
+	r = watch(fab.wake_fd, &fab.wake_fd);
+	if (r == 0)
+		r = watch(fab.listen_fd, &fab.listen_fd);
+	if (r < 0)
+		return r;
+	atomic_store(&fab.running, true);
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = -pthread_create(&fab.thread, NULL, thread_main, NULL);
+	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r < 0)
+		atomic_store(&fab.running, false);
+	return r;
+}
+
+int fab_engine_get(void)
+{
+	int r = 0;
+
+	(void)pthread_mutex_lock(&setup_lock);
+	if (!fab.users) {
+		r = engine_open();
+		if (r < 0)
+			engine_close();
+	}
+	if (r == 0)
+		fab.users++;
+	(void)pthread_mutex_unlock(&setup_lock);
+	return r;
+}
+
+void fab_engine_put(void)
+{
+	(void)pthread_mutex_lock(&setup_lock);
+	if (--fab.users == 0) {
+		atomic_store(&fab.running, false);
+		fab_engine_wake();
+		(void)pthread_join(fab.thread, NULL);
+		engine_close();
+	}
+	(void)pthread_mutex_unlock(&setup_lock);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies between rings and registered memory. Host memory is written in ascending order with its
+ * last word last, as a NIC writes it: programs may poll on it. Device memory goes through the CUDA
+ * driver, found with dlopen when the configuration says `gpu = yes`. */
+#include "tests/fabric/fabric.h"
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ASCENDING_MAX 512 /* bytes at the end that are written word by word */
+
+/* The part of the CUDA driver's interface that is used; names and values are the driver's. */
+#define CU_POINTER_ATTRIBUTE_CONTEXT	    1
+#define CU_POINTER_ATTRIBUTE_MEMORY_TYPE    2
+#define CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL 9
+#define CU_MEMORYTYPE_DEVICE		    2
+#define CU_STREAM_NON_BLOCKING		    1
+#define CU_DEVICES_MAX			    64
+
+static struct {
+	pthread_once_t once;
+	bool usable;
+	int (*init)(unsigned int flags);
+	int (*pointer_attribute)(void *value, int attribute, uint64_t ptr);
+	int (*device_get)(int *device, int ordinal);
+	int (*primary_retain)(void **context, int device);
+	int (*context_push)(void *context);
+	int (*context_pop)(void **context);
+	int (*stream_create)(void **stream, unsigned int flags);
+	int (*to_device)(uint64_t to, const void *from, size_t len, void *stream);
+	int (*to_host)(void *to, uint64_t from, size_t len, void *stream);
+	int (*stream_wait)(void *stream);
+	/* engine lock; made when a device is first copied to */
+	void *context[CU_DEVICES_MAX], *stream[CU_DEVICES_MAX];
+} cuda = { .once = PTHREAD_ONCE_INIT };
+
+static bool find(void *lib, const char *name, void *ret_function)
+{
+	void *symbol = dlsym(lib, name);
+
+	memcpy(ret_function, &symbol, sizeof(symbol));
+	return symbol != NULL;
+}
+
+static void load_cuda(void)
+{
+	void *lib;
+
+	if (!fab.conf->gpu)
+		return;
+	lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	cuda.usable = lib && find(lib, "cuInit", &cuda.init) &&
+		      find(lib, "cuPointerGetAttribute", &cuda.pointer_attribute) &&
+		      find(lib, "cuDeviceGet", &cuda.device_get) &&
+		      find(lib, "cuDevicePrimaryCtxRetain", &cuda.primary_retain) &&
+		      find(lib, "cuCtxPushCurrent_v2", &cuda.context_push) &&
+		      find(lib, "cuCtxPopCurrent_v2", &cuda.context_pop) &&
+		      find(lib, "cuStreamCreate", &cuda.stream_create) &&
+		      find(lib, "cuMemcpyHtoDAsync_v2", &cuda.to_device) &&
+		      find(lib, "cuMemcpyDtoHAsync_v2", &cuda.to_host) &&
+		      find(lib, "cuStreamSynchronize", &cuda.stream_wait) && cuda.init(0) == 0;
+	if (!cuda.usable)
+		(void)fprintf(stderr, "mpib-fabric: gpu = yes, but the CUDA driver can't be "
+				      "used: device memory will be refused\n");
+}
+
+bool fab_gpu_pointer(const void *ptr)
+{
+	unsigned int type = 0;
+
+	(void)pthread_once(&cuda.once, load_cuda);
+	return cuda.usable &&
+	       cuda.pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+				      (uint64_t)(uintptr_t)ptr) == 0 &&
+	       type == CU_MEMORYTYPE_DEVICE;
+}
+
+/* Makes the device of @ptr current on this thread; its stream, or NULL. Engine lock. */
+static void *enter(uint64_t ptr)
+{
+	int ordinal = -1, device;
+
+	if (cuda.pointer_attribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr) != 0 ||
+	    ordinal < 0 || ordinal >= CU_DEVICES_MAX)
+		return NULL;
+	if (!cuda.context[ordinal] && (cuda.device_get(&device, ordinal) != 0 ||
+				       cuda.primary_retain(&cuda.context[ordinal], device) != 0))
+		return NULL;
+	if (cuda.context_push(cuda.context[ordinal]) != 0)
+		return NULL;
+	if (!cuda.stream[ordinal] &&
+	    cuda.stream_create(&cuda.stream[ordinal], CU_STREAM_NON_BLOCKING) != 0) {
+		(void)cuda.context_pop(&(void *){ NULL });
+		return NULL;
+	}
+	return cuda.stream[ordinal];
+}
+
+/* Memory that was freed under a live registration: a NIC would write to pages that nobody sees. */
+static void gpu_copy(bool in, uint64_t device, void *host, size_t len)
+{
+	void *stream = enter(device), *popped;
+
+	if (!stream) {
+		if (!in)
+			memset(host, 0, len);
+		return;
+	}
+	if (in)
+		(void)cuda.to_device(device, host, len, stream);
+	else
+		(void)cuda.to_host(host, device, len, stream);
+	(void)cuda.stream_wait(stream);
+	(void)cuda.context_pop(&popped);
+}
+
+/* ThreadSanitizer must not see the engine's accesses to a program's memory: a NIC's aren't seen
+ * either, and what orders them is the completion. */
+#if defined(__SANITIZE_THREAD__)
+#define NIC_ACCESS __attribute__((no_sanitize_thread, noinline))
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define NIC_ACCESS __attribute__((no_sanitize("thread"), noinline))
+#endif
+#endif
+
+#ifdef NIC_ACCESS
+NIC_ACCESS static void copy_bulk(uint8_t *to, const uint8_t *from, size_t len)
+{
+	for (size_t k = 0; k < len; k++)
+		((volatile uint8_t *)to)[k] = ((const volatile uint8_t *)from)[k];
+}
+#else
+#define NIC_ACCESS
+static void copy_bulk(uint8_t *to, const uint8_t *from, size_t len)
+{
+	memcpy(to, from, len);
+}
+#endif
+
+NIC_ACCESS static void copy_ascending(uint8_t *to, const uint8_t *from, size_t len)
+{
+	while (len && (uintptr_t)to % 8) {
+		*(volatile uint8_t *)to++ = *from++;
+		len--;
+	}
+	for (; len >= 8; len -= 8, to += 8, from += 8) {
+		uint64_t word;
+
+		__builtin_memcpy(&word, from, 8);
+		__atomic_store_n((uint64_t *)to, word, __ATOMIC_RELEASE);
+	}
+	while (len--)
+		*(volatile uint8_t *)to++ = *from++;
+}
+
+void fab_copy_in(const struct fab_mr *mr, uint8_t *to, const void *from, size_t len)
+{
+	const uint8_t *bytes = from;
+	size_t bulk = len > ASCENDING_MAX ? (len - ASCENDING_MAX) & ~(size_t)63 : 0;
+
+	if (mr->gpu) {
+		gpu_copy(true, (uint64_t)(uintptr_t)to, (void *)(uintptr_t)from, len);
+		return;
+	}
+	if (bulk) {
+		copy_bulk(to, bytes, bulk);
+		__atomic_thread_fence(__ATOMIC_RELEASE);
+	}
+	copy_ascending(to + bulk, bytes + bulk, len - bulk);
+}
+
+void fab_copy_out(const struct fab_mr *mr, void *to, const uint8_t *from, size_t len)
+{
+	if (mr->gpu)
+		gpu_copy(false, (uint64_t)(uintptr_t)from, to, len);
+	else
+		copy_bulk(to, from, len);
+}

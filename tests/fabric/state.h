@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fabric's shared state: one file in the meeting directory, mapped by every process of the
+ * fabric and by fabricctl. It holds the live state of all devices, the table of processes, and a
+ * log of one-time events. Everything in it is 32- or 64-bit atomics, so that a process which dies
+ * at any instruction leaves nothing locked or torn. */
+#ifndef MPIB_FABRIC_STATE_H
+#define MPIB_FABRIC_STATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tests/fabric/config.h"
+
+#define FAB_PROCS_MAX 256 /* slot 0 is never used, so that no QP number is 0 or 1 */
+#define FAB_QPN_BITS  16  /* QP number = slot << 16 | index in the process */
+#define FAB_LOG_MAX   256
+
+/* Verbs that can be told to fail, by index in fab_state_dev.fail. */
+enum fab_verb {
+	FAB_VERB_OPEN_DEVICE,
+	FAB_VERB_QUERY_DEVICE,
+	FAB_VERB_QUERY_PORT,
+	FAB_VERB_QUERY_GID,
+	FAB_VERB_ALLOC_PD,
+	FAB_VERB_DEALLOC_PD,
+	FAB_VERB_REG_MR,
+	FAB_VERB_DEREG_MR,
+	FAB_VERB_CREATE_CQ,
+	FAB_VERB_DESTROY_CQ,
+	FAB_VERB_CREATE_SRQ,
+	FAB_VERB_DESTROY_SRQ,
+	FAB_VERB_CREATE_QP,
+	FAB_VERB_QUERY_QP,
+	FAB_VERB_MODIFY_QP,
+	FAB_VERB_DESTROY_QP,
+	FAB_VERB_POST_SEND,
+	FAB_VERB_POST_RECV,
+	FAB_VERB_POST_SRQ_RECV,
+	FAB_VERB_POLL_CQ,
+	FAB_VERB_REQ_NOTIFY,
+	FAB_VERB_MAX,
+};
+
+/* "Skip the next @skip calls, then fail @count calls with @error", packed in one atomic word so
+ * that claiming a call is one compare-and-swap: skip << 40 | count << 16 | error. */
+typedef _Atomic uint64_t fab_fail_word;
+
+struct fab_state_gid {
+	_Atomic uint64_t half[2]; /* the 16 bytes, as they lie in memory */
+	_Atomic uint32_t type;	  /* enum fab_gid_type */
+	uint32_t pad;
+};
+
+/* Live state of one device; index as in fab_config.dev. fabricctl writes, processes read, but for
+ * the two clocks, which every sender moves on. */
+struct fab_state_dev {
+	_Atomic uint32_t port_up;
+	_Atomic uint32_t dead;	       /* 1: the device has failed for good */
+	_Atomic uint64_t rate;	       /* bytes a second, 0 = no limit */
+	_Atomic uint64_t latency_ns;   /* one way */
+	_Atomic uint64_t tx_free_ns;   /* when the wire out is free again, CLOCK_MONOTONIC */
+	_Atomic uint64_t rx_free_ns;   /* the wire in */
+	_Atomic uint64_t delay_min_ns; /* completions of each QP are held back by a */
+	_Atomic uint64_t delay_max_ns; /* random time from this range */
+	_Atomic uint32_t delay_seed;   /* start of each QP's random sequence */
+	_Atomic uint32_t pad;
+	_Atomic uint64_t tx_bytes, rx_bytes; /* payload moved, all processes of the node */
+	fab_fail_word fail[FAB_VERB_MAX];
+	struct fab_state_gid gid[FAB_GIDS_MAX];
+};
+
+/* A process of the fabric. Its slot is alive while it holds the file lock on byte `slot`. */
+struct fab_state_proc {
+	_Atomic uint32_t node;	     /* index + 1; 0: the slot was never used */
+	_Atomic uint32_t pid;	     /* for people who look */
+	_Atomic uint32_t generation; /* raised by each process that takes the slot */
+	_Atomic uint32_t armed;	     /* 1: asleep, the next sender must ring */
+	_Atomic uint64_t activity;   /* raised by each sender after it has published something */
+	uint64_t pad[5];
+};
+
+enum fab_log_kind {
+	FAB_LOG_NONE,
+	FAB_LOG_PORT,	  /* port_up of the device has changed */
+	FAB_LOG_GID,	  /* GID table of the device has changed */
+	FAB_LOG_DEAD,	  /* the device was killed */
+	FAB_LOG_DROP_QP,  /* arg: QP number that goes to the error state */
+	FAB_LOG_SETTINGS, /* rate or latency has changed: look at the timers again */
+};
+
+struct fab_state_log {
+	_Atomic uint64_t seq; /* 1 + position in the endless log; written last */
+	_Atomic uint32_t kind, dev, arg, pad;
+};
+
+struct fab_state {
+	_Atomic uint32_t magic, version;
+	_Atomic uint64_t log_end; /* entries ever added */
+	struct fab_config conf;	  /* written once, by the process that made the file */
+	struct fab_state_dev dev[FAB_DEVS_MAX];
+	struct fab_state_proc proc[FAB_PROCS_MAX];
+	struct fab_state_log log[FAB_LOG_MAX];
+};
+
+/* An open meeting directory. The descriptor of the state file is never closed while the process
+ * takes part: closing any descriptor of it would drop the process's lock. */
+struct fab_meeting {
+	int dir_fd, state_fd;
+	struct fab_state *state;
+	uint32_t slot; /* own slot; 0 for an onlooker */
+};
+
+/* Reads the configuration that the environment names (MPIB_FABRIC, else the built-in one). */
+int fab_env_config(struct fab_config *ret_conf, char *err, size_t err_len);
+
+/* Opens the meeting directory for @conf, makes it if it isn't there. Negative errno. */
+int fab_meeting_open(const struct fab_config *conf, struct fab_meeting *ret_meeting);
+
+/* Takes a free process slot for @node and listens; the listener comes in @ret_listen_fd. */
+int fab_meeting_join(struct fab_meeting *meeting, uint32_t node, int *ret_listen_fd);
+
+/* Gives the slot back; the meeting stays open. */
+void fab_meeting_leave(struct fab_meeting *meeting);
+
+/* Closes everything. */
+void fab_meeting_close(struct fab_meeting *meeting);
+
+/* True while the process of @slot lives. Never call it for one's own slot. */
+bool fab_meeting_alive(const struct fab_meeting *meeting, uint32_t slot);
+
+/* Connects to the process of @slot without blocking; the descriptor, or a negative errno. */
+int fab_meeting_connect(const struct fab_meeting *meeting, uint32_t slot);
+
+/* Adds to the log; the caller wakes the processes. */
+void fab_state_log_add(struct fab_state *state, enum fab_log_kind kind, uint32_t dev, uint32_t arg);
+
+/* Reads and writes one GID entry of the live table. */
+void fab_state_gid_get(struct fab_state_dev *dev, unsigned int index, struct fab_gid *ret_gid);
+void fab_state_gid_set(struct fab_state_dev *dev, unsigned int index, const struct fab_gid *gid);
+
+/* Name of a verb as fabricctl takes it, or NULL past the end. */
+const char *fab_verb_name(unsigned int verb);
+
+#endif
