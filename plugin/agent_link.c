@@ -1,0 +1,685 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/agent_link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/hint.h"
+#include "common/ipv4.h"
+#include "common/wire.h"
+#include "plugin/clock.h"
+#include "plugin/log.h"
+#include "plugin/watch.h"
+
+#define ANSWER_TIMEOUT_MS 2000 /* a connect waits no longer for the agent */
+#define RECONNECT_MS	  1000
+#define NO_SLOT_RETRY_MS  5000
+#define CLOSE_TIMEOUT_MS  500
+#define QUEUE_MAX	  4096 /* requests sent and not answered */
+
+/* A request on its way; the agent answers in order. */
+struct pending {
+	uint8_t type;
+	uint32_t conn_id;
+	struct mpib_agent_reg *reg; /* NULL for DEREGISTER, and once the connection closed */
+};
+
+/* All under the watch lock. */
+static struct {
+	bool open;
+	struct mpib_env env;
+	struct mpib_watch_tick tick;
+
+	/* The mapped table. */
+	const struct mpib_hint_header *table;
+	size_t table_size;
+	uint32_t table_entries;
+	dev_t table_dev;
+	ino_t table_ino;
+	uint32_t generation, heartbeat;
+	uint64_t beat_ms; /* when the heartbeat was last seen to move */
+	bool stale;
+
+	/* The socket. */
+	struct mpib_watch_item sock; /* fd -1: not connected */
+	uint64_t retry_ms;
+	bool told_gone;
+	uint8_t rx[64];
+	size_t rx_len;
+	uint8_t tx[8192];
+	size_t tx_len;
+	struct pending queue[QUEUE_MAX]; /* ring */
+	unsigned int queue_head, queue_len;
+
+	struct mpib_agent_reg *regs;
+	uint8_t ids[65536 / 8]; /* counters in use, until their deregistration is answered */
+	uint32_t next_id;
+	uint32_t *leaving; /* connection ids that the agent must still be told of */
+	size_t leaving_len, leaving_capacity;
+} agent = { .sock = { .fd = -1 } };
+
+static void disconnect(void);
+
+/* ---- the hint table ------------------------------------------------------------------------ */
+
+static void unmap_table(void)
+{
+	if (agent.table)
+		(void)munmap((void *)(uintptr_t)agent.table, agent.table_size);
+	agent.table = NULL;
+}
+
+/* Maps the table at its path. The old one, if any, is replaced only by a good one, and stays mapped
+ * where connections may still read it. */
+static int map_table(void)
+{
+	char path[PATH_MAX + 16];
+	const struct mpib_hint_header *table;
+	struct stat st;
+	uint32_t entries;
+	int fd, r;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", agent.env.agent_dir, MPIB_HINTS_NAME);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) < 0) {
+		r = -errno;
+		goto out;
+	}
+	r = -EBADMSG;
+	if (!S_ISREG(st.st_mode) || st.st_size < (off_t)MPIB_HINTS_SIZE(1) ||
+	    st.st_size > (off_t)MPIB_HINTS_SIZE(MPIB_HINT_ENTRIES_MAX))
+		goto out;
+
+	table = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (table == MAP_FAILED) {
+		r = -errno;
+		goto out;
+	}
+	entries = mpib_hint_load(&table->max_entries);
+	if (mpib_hint_load(&table->magic) != MPIB_HINT_MAGIC || entries == 0 ||
+	    entries > MPIB_HINT_ENTRIES_MAX) {
+		(void)munmap((void *)(uintptr_t)table, (size_t)st.st_size);
+		goto out;
+	}
+	if (MPIB_HINTS_SIZE(entries) > (size_t)st.st_size)
+		entries = (uint32_t)(((size_t)st.st_size - sizeof(*table)) /
+				     sizeof(struct mpib_hint_entry));
+
+	if (!agent.regs)
+		unmap_table();
+	agent.table = table;
+	agent.table_size = (size_t)st.st_size;
+	agent.table_entries = entries;
+	agent.table_dev = st.st_dev;
+	agent.table_ino = st.st_ino;
+	agent.generation = mpib_hint_load(&table->generation);
+	agent.heartbeat = mpib_hint_load(&table->heartbeat);
+	agent.beat_ms = mpib_now_ms();
+	r = 0;
+out:
+	(void)close(fd);
+	return r;
+}
+
+static const struct mpib_hint_entry *slot_entry(uint32_t slot)
+{
+	const struct mpib_hint_entry *entries = (const void *)(agent.table + 1);
+
+	return agent.table && slot < agent.table_entries ? &entries[slot] : NULL;
+}
+
+static void publish(struct mpib_agent_reg *reg)
+{
+	atomic_store_explicit(&reg->hint, agent.stale ? NULL : reg->entry, memory_order_release);
+}
+
+/* A slot that now belongs to another flow (an agent that lost its state): keep the last share until
+ * the new slot is known. */
+static void check_owner(struct mpib_agent_reg *reg)
+{
+	struct mpib_hint_entry now;
+	uint32_t share = reg->held.sup_bw;
+
+	if (!reg->entry || reg->entry == &reg->held)
+		return;
+	if (mpib_hint_read_entry(reg->entry, &now) && now.src_ip == reg->sout_src_be &&
+	    now.dst_ip == reg->sout_dst_be) {
+		reg->held.sup_bw = now.sup_bw; /* remembered for that day */
+		return;
+	}
+
+	mpib_hint_write(&reg->held, share, reg->sout_src_be, reg->sout_dst_be);
+	reg->entry = &reg->held;
+	publish(reg);
+}
+
+static void set_stale(bool stale)
+{
+	if (agent.stale == stale)
+		return;
+	agent.stale = stale;
+	if (stale)
+		MPIB_WARN("agent silent for %d s (MPIB_AGENT_STALE_SEC): vanilla policy until its "
+			  "heartbeat returns; check mpib-agentd",
+			  agent.env.agent_stale_sec);
+	else
+		MPIB_WARN("agent is back: its shares are followed again");
+	for (struct mpib_agent_reg *reg = agent.regs; reg; reg = reg->next)
+		publish(reg);
+}
+
+/* The directory may have been made anew by hand: follow the file that is there now. */
+static void remap_if_replaced(void)
+{
+	char path[PATH_MAX + 16];
+	struct stat st;
+
+	(void)snprintf(path, sizeof(path), "%s/%s", agent.env.agent_dir, MPIB_HINTS_NAME);
+	if (lstat(path, &st) < 0)
+		return;
+	if (agent.table && st.st_dev == agent.table_dev && st.st_ino == agent.table_ino &&
+	    st.st_size == (off_t)agent.table_size)
+		return;
+	if (map_table() == 0)
+		disconnect(); /* slots of the new table come with a new registration */
+}
+
+static void look_at_table(uint64_t now_ms)
+{
+	uint32_t beat, generation;
+
+	if (!agent.table)
+		return;
+	beat = mpib_hint_load(&agent.table->heartbeat);
+	generation = mpib_hint_load(&agent.table->generation);
+	if (beat != agent.heartbeat || generation != agent.generation) {
+		agent.heartbeat = beat;
+		agent.generation = generation;
+		agent.beat_ms = now_ms;
+		set_stale(false);
+	} else if (now_ms - agent.beat_ms > (uint64_t)agent.env.agent_stale_sec * 1000) {
+		set_stale(true);
+	}
+	for (struct mpib_agent_reg *reg = agent.regs; reg; reg = reg->next)
+		check_owner(reg);
+}
+
+/* ---- the socket ---------------------------------------------------------------------------- */
+
+static void set_state(struct mpib_agent_reg *reg, enum mpib_reg_state state)
+{
+	atomic_store_explicit(&reg->state, (int)state, memory_order_release);
+}
+
+static enum mpib_reg_state get_state(struct mpib_agent_reg *reg)
+{
+	return (enum mpib_reg_state)atomic_load_explicit(&reg->state, memory_order_acquire);
+}
+
+static void free_id(uint32_t conn_id)
+{
+	agent.ids[(conn_id & 0xffff) / 8] &= (uint8_t) ~(1u << (conn_id & 7));
+}
+
+/* Without memory the id stays taken for good, which costs one of 65536. */
+static void add_leaving(uint32_t conn_id)
+{
+	if (agent.leaving_len == agent.leaving_capacity) {
+		size_t capacity = agent.leaving_capacity ? 2 * agent.leaving_capacity : 64;
+		uint32_t *grown = realloc(agent.leaving, capacity * sizeof(*grown));
+
+		if (!grown)
+			return;
+		agent.leaving = grown;
+		agent.leaving_capacity = capacity;
+	}
+	agent.leaving[agent.leaving_len++] = conn_id;
+}
+
+/* Closes the socket. Connections that wait for an answer ask again on the next one; their deadline
+ * stands. */
+static void disconnect(void)
+{
+	if (agent.sock.fd >= 0) {
+		mpib_watch_del(&agent.sock);
+		(void)close(agent.sock.fd);
+		agent.sock.fd = -1;
+	}
+	for (unsigned int k = 0; k < agent.queue_len; k++) {
+		const struct pending *p = &agent.queue[(agent.queue_head + k) % QUEUE_MAX];
+
+		if (p->type == MPIB_MSG_DEREGISTER)
+			add_leaving(p->conn_id);
+	}
+	agent.rx_len = agent.tx_len = 0;
+	agent.queue_head = agent.queue_len = 0;
+	agent.retry_ms = mpib_now_ms() + RECONNECT_MS;
+	for (struct mpib_agent_reg *reg = agent.regs; reg; reg = reg->next)
+		if (get_state(reg) != MPIB_REG_FAILED)
+			set_state(reg, MPIB_REG_WANTED);
+}
+
+/* The agent's answer was wrong: whoever waits gets the error, the connection starts afresh. */
+static void protocol_error(const char *what)
+{
+	MPIB_WARN("agent at %s: %s; restart mpib-agentd, or set MPIB_AGENT_DIR to the right one",
+		  agent.env.agent_dir, what);
+	for (unsigned int k = 0; k < agent.queue_len; k++) {
+		struct pending *p = &agent.queue[(agent.queue_head + k) % QUEUE_MAX];
+
+		if (p->reg && !p->reg->entry) {
+			p->reg->error = -EPROTO;
+			set_state(p->reg, MPIB_REG_FAILED);
+		}
+	}
+	disconnect();
+}
+
+static void registered(struct mpib_agent_reg *reg, const struct mpib_wire_msg *msg)
+{
+	char flow[MPIB_FLOW_TEXT_MAX];
+	const struct mpib_hint_entry *entry;
+
+	switch (msg->status) {
+	case MPIB_STATUS_OK:
+		entry = slot_entry(msg->hint_slot);
+		if (!entry) {
+			/* A larger table than the one mapped: look at the file again. */
+			(void)map_table();
+			entry = slot_entry(msg->hint_slot);
+		}
+		if (!entry) {
+			reg->error = -EPROTO;
+			set_state(reg, MPIB_REG_FAILED);
+			MPIB_WARN("agent gave slot %u of a table of %u: update mpib-agentd",
+				  msg->hint_slot, agent.table_entries);
+			return;
+		}
+		reg->slot = msg->hint_slot;
+		reg->entry = entry;
+		publish(reg);
+		set_state(reg, MPIB_REG_DONE);
+		return;
+	case MPIB_STATUS_NO_SLOT:
+		if (get_state(reg) != MPIB_REG_NO_SLOT && reg->deadline_ms)
+			MPIB_WARN("agent has no free slot for flow %s: vanilla policy until it has; "
+				  "raise slots= in its INI",
+				  mpib_flow_format(reg->sout_src_be, reg->sout_dst_be, flow));
+		reg->deadline_ms = 0;
+		set_state(reg, MPIB_REG_NO_SLOT);
+		return;
+	default:
+		reg->error = -EPROTO;
+		set_state(reg, MPIB_REG_FAILED);
+		MPIB_WARN("agent refused flow %s as invalid: plugin and mpib-agentd don't fit",
+			  mpib_flow_format(reg->sout_src_be, reg->sout_dst_be, flow));
+		return;
+	}
+}
+
+/* Handles one whole frame at the start of rx. */
+static int handle_answer(size_t len)
+{
+	struct mpib_wire_msg msg;
+	struct pending p;
+
+	if (agent.queue_len == 0)
+		return -EBADMSG;
+	p = agent.queue[agent.queue_head];
+	if (mpib_wire_decode_response(agent.rx, len, p.type, &msg) < 0)
+		return -EBADMSG;
+
+	agent.queue_head = (agent.queue_head + 1) % QUEUE_MAX;
+	agent.queue_len--;
+	if (p.type == MPIB_MSG_DEREGISTER)
+		free_id(p.conn_id);
+	else if (p.reg)
+		registered(p.reg, &msg);
+	return 0;
+}
+
+static void read_answers(void)
+{
+	for (;;) {
+		size_t len;
+		ssize_t n;
+		int r = mpib_wire_frame(agent.rx, agent.rx_len, &len);
+
+		if (r == 0 && len > sizeof(agent.rx))
+			r = -EBADMSG;
+		if (r > 0) {
+			r = handle_answer(len);
+			if (r == 0) {
+				memmove(agent.rx, agent.rx + len, agent.rx_len - len);
+				agent.rx_len -= len;
+				continue;
+			}
+		}
+		if (r < 0) {
+			protocol_error("its answer is not one to our request");
+			return;
+		}
+
+		n = recv(agent.sock.fd, agent.rx + agent.rx_len, sizeof(agent.rx) - agent.rx_len,
+			 MSG_DONTWAIT);
+		if (n > 0) {
+			agent.rx_len += (size_t)n;
+			continue;
+		}
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+			return;
+		if (agent.rx_len)
+			protocol_error("it closed in the middle of an answer");
+		else
+			disconnect();
+		return;
+	}
+}
+
+static void on_socket(struct mpib_watch_item *item, uint32_t events)
+{
+	(void)item;
+	(void)events;
+	read_answers();
+}
+
+static int connect_socket(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int n, r;
+
+	n = snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%s", agent.env.agent_dir,
+		     MPIB_SOCKET_NAME);
+	if (n < 0 || (size_t)n >= sizeof(addr.sun_path))
+		return -ENAMETOOLONG;
+
+	agent.sock.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (agent.sock.fd < 0)
+		return -errno;
+	agent.sock.on_event = on_socket;
+	if (connect(agent.sock.fd, (const struct sockaddr *)&addr, sizeof(addr)) < 0)
+		r = -errno; /* EAGAIN: its backlog is full */
+	else
+		r = mpib_watch_add(&agent.sock, EPOLLIN);
+	if (r < 0) {
+		(void)close(agent.sock.fd);
+		agent.sock.fd = -1;
+		agent.retry_ms = mpib_now_ms() + RECONNECT_MS;
+		return r;
+	}
+
+	agent.rx_len = agent.tx_len = 0;
+	agent.told_gone = false;
+	return 0;
+}
+
+/* ---- requests ------------------------------------------------------------------------------ */
+
+static bool queue_request(const struct mpib_wire_msg *msg, struct mpib_agent_reg *reg)
+{
+	int n;
+
+	if (agent.queue_len == QUEUE_MAX)
+		return false;
+	n = mpib_wire_encode_request(agent.tx + agent.tx_len, sizeof(agent.tx) - agent.tx_len, msg);
+	if (n < 0)
+		return false;
+
+	agent.tx_len += (size_t)n;
+	agent.queue[(agent.queue_head + agent.queue_len++) % QUEUE_MAX] =
+		(struct pending){ .type = msg->type, .conn_id = msg->conn_id, .reg = reg };
+	return true;
+}
+
+static void flush_requests(void)
+{
+	ssize_t n;
+
+	if (agent.sock.fd < 0 || agent.tx_len == 0)
+		return;
+	n = send(agent.sock.fd, agent.tx, agent.tx_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (n > 0) {
+		memmove(agent.tx, agent.tx + n, agent.tx_len - (size_t)n);
+		agent.tx_len -= (size_t)n;
+	} else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+		disconnect();
+	}
+}
+
+/* Connects if need be and sends what waits. */
+static void pump(void)
+{
+	if (agent.sock.fd < 0 && (!agent.regs || mpib_now_ms() < agent.retry_ms))
+		return;
+	if (agent.sock.fd < 0 && connect_socket() < 0)
+		return;
+	if (!agent.table && map_table() < 0)
+		return;
+
+	while (agent.leaving_len) {
+		const struct mpib_wire_msg msg = {
+			.type = MPIB_MSG_DEREGISTER,
+			.conn_id = agent.leaving[agent.leaving_len - 1],
+		};
+
+		if (!queue_request(&msg, NULL))
+			break;
+		agent.leaving_len--;
+	}
+	for (struct mpib_agent_reg *reg = agent.regs; reg; reg = reg->next) {
+		const struct mpib_wire_msg msg = {
+			.type = MPIB_MSG_REGISTER,
+			.conn_id = reg->conn_id,
+			.sout_src_be = reg->sout_src_be,
+			.sout_dst_be = reg->sout_dst_be,
+			.sup_src_be = reg->sup_src_be,
+			.sup_dst_be = reg->sup_dst_be,
+		};
+
+		if (get_state(reg) != MPIB_REG_WANTED)
+			continue;
+		if (!queue_request(&msg, reg))
+			break;
+		reg->asked = true;
+		set_state(reg, MPIB_REG_SENT);
+	}
+	flush_requests();
+}
+
+/* Deadlines of new connections, and full tables. */
+static void look_at_registrations(uint64_t now_ms)
+{
+	static uint64_t retry_full_ms;
+	bool retry_full = now_ms >= retry_full_ms;
+
+	if (retry_full)
+		retry_full_ms = now_ms + NO_SLOT_RETRY_MS;
+	for (struct mpib_agent_reg *reg = agent.regs; reg; reg = reg->next) {
+		enum mpib_reg_state state = get_state(reg);
+
+		if (state == MPIB_REG_NO_SLOT && retry_full)
+			set_state(reg, MPIB_REG_WANTED);
+		if (state != MPIB_REG_SENT || reg->entry || !reg->deadline_ms ||
+		    now_ms < reg->deadline_ms)
+			continue;
+		protocol_error("it accepted a registration and didn't answer within 2 s");
+		return;
+	}
+}
+
+static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
+{
+	(void)tick;
+	if (!agent.regs && !agent.leaving_len)
+		return;
+	if (agent.sock.fd < 0 && now_ms >= agent.retry_ms)
+		remap_if_replaced();
+	look_at_registrations(now_ms);
+	pump();
+	look_at_table(now_ms);
+	if (agent.sock.fd < 0 && !agent.told_gone && agent.table) {
+		agent.told_gone = true;
+		MPIB_INFO("agent is gone: the last shares hold until it returns");
+	}
+}
+
+/* ---- for the rest of the plugin ------------------------------------------------------------ */
+
+int mpib_agent_link_open(const struct mpib_env *env)
+{
+	int r;
+
+	mpib_watch_lock();
+	agent.env = *env;
+	agent.tick.on_tick = on_tick;
+	r = map_table();
+	if (r == 0)
+		r = connect_socket();
+	if (r < 0 && !env->agent_optional) {
+		unmap_table();
+		mpib_watch_unlock();
+		MPIB_WARN("MPIB_MODE=1 needs mpib-agentd, and none serves %s (%s): systemctl start "
+			  "mpib-agentd, or set MPIB_AGENT_OPTIONAL=1 or MPIB_MODE=0",
+			  env->agent_dir, strerror(-r));
+		return -ENOENT;
+	}
+	if (r < 0) {
+		MPIB_WARN("no mpib-agentd serves %s (%s): vanilla policy until one appears",
+			  env->agent_dir, strerror(-r));
+		agent.told_gone = true;
+	}
+	agent.stale = false;
+	agent.open = true;
+	mpib_watch_tick_add(&agent.tick);
+	mpib_watch_unlock();
+	return 0;
+}
+
+void mpib_agent_link_close(void)
+{
+	uint64_t end = mpib_now_ms() + CLOSE_TIMEOUT_MS;
+
+	mpib_watch_lock();
+	if (agent.open) {
+		mpib_watch_tick_del(&agent.tick);
+		/* The agent learns of a process's end anyway; this only makes it tidy. */
+		while (agent.sock.fd >= 0 && agent.queue_len && mpib_now_ms() < end) {
+			struct pollfd p = { .fd = agent.sock.fd, .events = POLLIN };
+
+			flush_requests();
+			(void)poll(&p, 1, 10);
+			if (agent.sock.fd >= 0)
+				read_answers();
+		}
+		disconnect();
+		unmap_table();
+		free(agent.leaving);
+		agent.leaving = NULL;
+		agent.leaving_len = agent.leaving_capacity = 0;
+		memset(agent.ids, 0, sizeof(agent.ids));
+		agent.open = false;
+	}
+	mpib_watch_unlock();
+}
+
+/* A counter that no live connection has; 65536 are enough for any process. */
+static int take_id(uint32_t *ret_conn_id)
+{
+	for (unsigned int k = 0; k < 65536; k++) {
+		uint32_t id = agent.next_id++ & 0xffff;
+
+		if (agent.ids[id / 8] & 1u << id % 8)
+			continue;
+		agent.ids[id / 8] |= (uint8_t)(1u << id % 8);
+		*ret_conn_id = (uint32_t)getpid() << 16 | id;
+		return 0;
+	}
+	return -EMFILE;
+}
+
+int mpib_agent_register(struct mpib_agent_reg *reg, uint32_t sout_src_be, uint32_t sout_dst_be,
+			uint32_t sup_src_be, uint32_t sup_dst_be)
+{
+	int r;
+
+	mpib_watch_lock();
+	r = take_id(&reg->conn_id);
+	if (r == 0) {
+		reg->sout_src_be = sout_src_be;
+		reg->sout_dst_be = sout_dst_be;
+		reg->sup_src_be = sup_src_be;
+		reg->sup_dst_be = sup_dst_be;
+		reg->deadline_ms = mpib_now_ms() + ANSWER_TIMEOUT_MS;
+		set_state(reg, MPIB_REG_WANTED);
+		reg->next = agent.regs;
+		agent.regs = reg;
+		pump();
+	}
+	mpib_watch_unlock();
+	return r;
+}
+
+int mpib_agent_register_poll(struct mpib_agent_reg *reg)
+{
+	int r = 0;
+
+	switch (get_state(reg)) {
+	case MPIB_REG_NONE:
+	case MPIB_REG_DONE:
+	case MPIB_REG_NO_SLOT:
+		return 1;
+	case MPIB_REG_FAILED:
+		return reg->error;
+	case MPIB_REG_SENT:
+		return 0;
+	case MPIB_REG_WANTED:
+		/* No agent now: it was there at init, or is optional. Go on without, the helper
+		 * thread registers when it is back. */
+		mpib_watch_lock();
+		if (get_state(reg) == MPIB_REG_WANTED && agent.sock.fd < 0)
+			r = 1;
+		mpib_watch_unlock();
+		return r;
+	}
+	return -EIO;
+}
+
+void mpib_agent_deregister(struct mpib_agent_reg *reg)
+{
+	mpib_watch_lock();
+	if (get_state(reg) != MPIB_REG_NONE) {
+		struct mpib_agent_reg **at = &agent.regs;
+
+		while (*at != reg)
+			at = &(*at)->next;
+		*at = reg->next;
+		for (unsigned int k = 0; k < agent.queue_len; k++) {
+			struct pending *p = &agent.queue[(agent.queue_head + k) % QUEUE_MAX];
+
+			if (p->reg == reg)
+				p->reg = NULL;
+		}
+		if (reg->asked) {
+			add_leaving(reg->conn_id);
+			pump();
+		} else {
+			free_id(reg->conn_id);
+		}
+		reg->asked = false;
+		set_state(reg, MPIB_REG_NONE);
+	}
+	mpib_watch_unlock();
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/async.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "plugin/comm.h"
+#include "plugin/log.h"
+
+/* A QP's owner is its qp_context. The event holds up ibv_destroy_qp until it is acknowledged, so
+ * the connection is still there. */
+static void qp_event(struct mpib_hca *hca, const struct ibv_async_event *event)
+{
+	struct mpib_comm *comm = event->element.qp->qp_context;
+
+	MPIB_WARN("%s rail %s: QP 0x%x to %s: %s", mpib_rail_name(hca->rail), hca->name,
+		  event->element.qp->qp_num, comm->peer_text,
+		  mpib_verbs_event_text(event->event_type));
+	mpib_comm_flag(comm, MPIB_FLAG_QP_FATAL);
+}
+
+static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
+{
+	const char *text = mpib_verbs_event_text(event->event_type);
+	const char *rail = mpib_rail_name(hca->rail);
+
+	switch (event->event_type) {
+	case IBV_EVENT_DEVICE_FATAL:
+		MPIB_WARN("%s rail %s: %s: the device is lost to this process", rail, hca->name,
+			  text);
+		atomic_store_explicit(&hca->fatal, 1, memory_order_release);
+		mpib_comm_flag_hca(hca, MPIB_FLAG_DEVICE_FATAL);
+		break;
+	case IBV_EVENT_CQ_ERR:
+	case IBV_EVENT_SRQ_ERR:
+		MPIB_WARN("%s rail %s: %s: its connections can't go on", rail, hca->name, text);
+		atomic_store_explicit(&hca->fatal, 1, memory_order_release);
+		mpib_comm_flag_hca(hca, MPIB_FLAG_DEVICE_FATAL);
+		break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		qp_event(hca, event);
+		break;
+	case IBV_EVENT_PORT_ERR:
+		if (event->element.port_num == (int)hca->port)
+			MPIB_WARN("%s rail %s: link down; messages on it fail after their "
+				  "retries unless it returns",
+				  rail, hca->name);
+		break;
+	case IBV_EVENT_PORT_ACTIVE:
+		if (event->element.port_num == (int)hca->port)
+			MPIB_INFO("%s rail %s: link up", rail, hca->name);
+		break;
+	default:
+		MPIB_DETAIL("%s rail %s: async event: %s", rail, hca->name, text);
+		break;
+	}
+}
+
+static void on_event(struct mpib_watch_item *item, uint32_t events)
+{
+	struct mpib_hca *hca = mpib_container_of(item, struct mpib_hca, async);
+	struct ibv_async_event event;
+
+	(void)events;
+	while (mpib_verbs_async_event(hca->ctx, &event) > 0) {
+		handle(hca, &event);
+		mpib_verbs_ack_event(&event);
+	}
+}
+
+int mpib_async_watch(struct mpib_hca *hca)
+{
+	int flags = fcntl(hca->ctx->async_fd, F_GETFL);
+	int r = 0;
+
+	if (flags < 0 || fcntl(hca->ctx->async_fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		r = -errno;
+	if (r == 0) {
+		hca->async.fd = hca->ctx->async_fd;
+		hca->async.on_event = on_event;
+		r = mpib_watch_add(&hca->async, EPOLLIN);
+	}
+	if (r < 0)
+		MPIB_WARN("%s rail %s: async events can't be watched: %s",
+			  mpib_rail_name(hca->rail), hca->name, strerror(-r));
+	return r;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections. A send connection and a receive connection share struct mpib_comm; each has its own
+ * rings. Owners of fields: "set-up" is the service thread until connect or accept returned the
+ * object, "progress" the thread that calls isend, irecv and test, "helper" the watch thread.
+ */
+#ifndef MPIB_PLUGIN_COMM_H
+#define MPIB_PLUGIN_COMM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "common/counters.h"
+#include "common/ipv4.h"
+#include "common/macros.h"
+#include "plugin/agent_link.h"
+#include "plugin/cts.h"
+#include "plugin/ctl.h"
+#include "plugin/device.h"
+#include "plugin/mr.h"
+#include "plugin/request.h"
+
+/* Class of a connection, fixed once, before any QP exists. */
+enum mpib_path {
+	MPIB_PATH_INTRA = 0, /* both ends in one island */
+	MPIB_PATH_INTER = 1,
+};
+
+/* What the helper thread tells the data path; bits of mpib_comm.flags. */
+enum mpib_flag {
+	MPIB_FLAG_PEER_BYE = 1,	 /* the peer closed in good order */
+	MPIB_FLAG_PEER_GONE = 2, /* its control connection broke: process or host is gone */
+	MPIB_FLAG_PEER_FAIL = 4, /* it told of its own failure: fail_text */
+	MPIB_FLAG_QP_FATAL = 8,
+	MPIB_FLAG_DEVICE_FATAL = 16, /* the device of one of its rails is lost */
+};
+
+/* Send queue depth of a QP. Of it, messages posted whole need at most one request each; the rest
+ * is for groups and for messages cut to a port's limit. */
+#define MPIB_SQ_DEPTH	      640
+#define MPIB_SQ_SLOW	      (MPIB_SQ_DEPTH - MPIB_REQUESTS_MAX)
+#define MPIB_CQ_DEPTH	      1024
+#define MPIB_INLINE_MAX	      64
+#define MPIB_POLL_BATCH	      16
+#define MPIB_CTS_SIGNAL_SLOTS 128 /* a CTS write in this many asks for a completion */
+
+/* How long requests may still complete after the peer was seen to be gone: what it sent before is
+ * on its way through another path than the news of its end. */
+#define MPIB_PEER_GONE_GRACE_MS 300
+
+struct mpib_comm {
+	/* Read at each call. */
+	enum mpib_counter_kind kind;
+	int error;		       /* progress: 0, or why nothing works any more */
+	atomic_uint flags;	       /* helper writes, progress reads: enum mpib_flag */
+	unsigned int rail_mask;	       /* set-up: rails that have QPs */
+	unsigned int data_mask;	       /* set-up: rails that may carry bytes, all of them polled */
+	struct ibv_cq *cq[MPIB_RAIL_MAX];
+	struct mpib_counter_entry *counters;
+	struct mpib_request_pool pool; /* progress */
+
+	/* Set-up and errors. */
+	struct mpib_device *dev;
+	unsigned int nqps[MPIB_RAIL_MAX];
+	struct ibv_qp *qp[MPIB_RAIL_MAX][MPIB_QPS_MAX];
+	struct mpib_gid gid[MPIB_RAIL_MAX];
+	enum mpib_mode mode;
+	enum mpib_path path;
+	int traffic_class;
+	struct mpib_peer local, remote;
+	struct mpib_peer_qps remote_qps;
+	char peer_text[MPIB_IPV4_TEXT_MAX + 16]; /* "10.0.1.2 pid 77" */
+	char own_counters; /* counters is a private struct, not an entry of the shared table */
+
+	void *ring; /* this end's memory that the peer writes, and staging; page aligned */
+	size_t ring_size;
+	struct mpib_mr *ring_mr;
+
+	struct mpib_agent_reg agent; /* advanced mode */
+
+	struct mpib_ctl ctl;
+	struct mpib_watch_item ctl_watch; /* helper, from established to close */
+	uint64_t gone_since_ms;		  /* progress: when the peer's end was first noticed */
+	char fail_text[MPIB_TEXT_MAX + 1]; /* helper writes before it sets PEER_FAIL */
+
+	struct mpib_comm *next, **link; /* all of the process, under the watch lock */
+};
+
+/* Work requests prepared once, of which a message changes address, length, keys and immediate. */
+struct mpib_wr {
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+};
+
+/* A group, or a message over a port's limit, on its way to the send queues; see send.c. */
+struct mpib_slow_post {
+	bool active;
+	unsigned int slot;
+	unsigned int count; /* messages */
+	unsigned int mask;  /* rails with bytes */
+	struct mpib_request *head;
+	struct {
+		unsigned int qp;
+		unsigned int entry; /* next message to post */
+		size_t offset;	    /* within its part on this rail */
+		bool done;
+	} rail[MPIB_RAIL_MAX];
+};
+
+struct mpib_send_comm {
+	struct mpib_comm base;
+
+	uint32_t head; /* rows matched so far */
+	struct mpib_cts_row *cts;
+	uint32_t qp_next[MPIB_RAIL_MAX];
+	struct mpib_wr wr[MPIB_RAIL_MAX];
+	uint32_t pending[MPIB_RAIL_MAX]; /* completions to come: a rail without any isn't polled */
+	bool hinted;			 /* set-up: advanced mode, and both rails are there */
+	uint32_t share_fixed;		 /* the vanilla policy, and whenever no hint may be used */
+	uint32_t share_last;		 /* last good hint */
+	size_t max_msg[MPIB_RAIL_MAX];	 /* bytes that one request may carry */
+
+	uint32_t group_count; /* messages matched of the row at head */
+	struct mpib_request *group[MPIB_GROUP_MAX];
+	struct mpib_slow_post slow;
+	uint32_t slow_used[MPIB_RAIL_MAX][MPIB_QPS_MAX]; /* send queue entries of slow posts */
+	uint64_t *sizes; /* staging for completion records: MPIB_ROWS rows of MPIB_GROUP_MAX */
+	uint64_t record_addr; /* the receiver's */
+};
+
+struct mpib_recv_comm {
+	struct mpib_comm base;
+
+	uint32_t tail; /* rows posted so far */
+	unsigned int cts_rail;
+	struct ibv_qp *cts_qp;
+	uint32_t cts_reaped; /* rows whose CTS write is known to be out of the send queue */
+	uint32_t cts_depth;
+	uint32_t reserved[MPIB_RAIL_MAX]; /* receives held in the shared queues */
+	struct mpib_request *row[MPIB_ROWS];
+	struct mpib_cts_row *cts_out; /* staging */
+	uint64_t *records;	      /* written by the sender: MPIB_ROWS rows of MPIB_GROUP_MAX */
+	uint64_t cts_addr;	      /* the sender's ring */
+};
+
+static inline struct mpib_send_comm *mpib_send_comm(struct mpib_comm *comm)
+{
+	return mpib_container_of(comm, struct mpib_send_comm, base);
+}
+
+static inline struct mpib_recv_comm *mpib_recv_comm(struct mpib_comm *comm)
+{
+	return mpib_container_of(comm, struct mpib_recv_comm, base);
+}
+
+/* ---- life (comm.c) ------------------------------------------------------------------------- */
+
+/* A connection object without QPs; registered in the process's list. */
+int mpib_comm_new(enum mpib_counter_kind kind, struct mpib_device *dev, const struct mpib_env *env,
+		  int traffic_class, struct mpib_comm **ret);
+
+/* Reads ports and GIDs, fills comm->local. */
+int mpib_comm_describe(struct mpib_comm *comm, const struct mpib_env *env, uint64_t nonce);
+
+/* With comm->remote known: fixes path and rails, makes CQs, QPs (INIT) and rings. */
+int mpib_comm_build(struct mpib_comm *comm, const struct mpib_env *env);
+
+/* What this end tells of its QPs. */
+void mpib_comm_qps(const struct mpib_comm *comm, struct mpib_peer_qps *ret);
+
+/* With comm->remote_qps known: QPs to RTR and RTS, the rest of the set-up. In advanced mode
+ * between islands a SUP that can't be reached is given up here, with one line. */
+int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env);
+
+/* Gives SUP up on this connection (advanced, between islands) and says so once. */
+void mpib_comm_drop_sup(struct mpib_comm *comm, const char *who);
+
+/* Advanced mode: asks the agent for the flow's slot. Poll comm->agent. */
+int mpib_comm_register(struct mpib_comm *comm);
+
+/* Hands the control connection to the helper thread and starts the counters: the object is about
+ * to be given to NCCL. */
+int mpib_comm_establish(struct mpib_comm *comm);
+
+/* Closes in good order or half-built; bounded; NULL is fine. */
+void mpib_comm_free(struct mpib_comm *comm);
+
+/* Frees what NCCL dropped without closing. */
+void mpib_comm_free_all(void);
+
+/* Sets bits of flags (helper thread): of one connection, or of all that use @hca. */
+void mpib_comm_flag(struct mpib_comm *comm, unsigned int flag);
+void mpib_comm_flag_hca(const struct mpib_hca *hca, unsigned int flag);
+
+/* First error wins: logs @text once, tells the peer, and makes every later call return it. Returns
+ * the error. Progress thread. */
+int mpib_comm_fail(struct mpib_comm *comm, int error, const char *text);
+
+/* Looks at what the helper thread and the devices reported; 0 while requests may still complete,
+ * else the error, after mpib_comm_fail. Progress thread, never on the fast path. */
+int mpib_comm_check(struct mpib_comm *comm);
+
+/* Text and consequences of a completion with an error. */
+int mpib_comm_bad_completion(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc);
+
+#endif

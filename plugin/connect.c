@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The connecting side. */
+#include "plugin/connect.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "plugin/clock.h"
+#include "plugin/log.h"
+#include "plugin/net.h"
+#include "plugin/result.h"
+
+enum connect_state {
+	CONNECT_TCP,	     /* waits for TCP */
+	CONNECT_WAIT_ACCEPT, /* HELLO is out */
+	CONNECT_WAIT_READY,  /* our QPs are up, CONNECT is out */
+	CONNECT_WAIT_AGENT,  /* the peer is ready; the agent must answer */
+};
+
+struct connecting {
+	void *handle; /* NCCL's buffer that this belongs to */
+	uint64_t cookie;
+	uint32_t index;
+	struct mpib_env env;
+	enum connect_state state;
+	struct mpib_handle wire;
+	char address[MPIB_ADDR_TEXT_MAX];
+	struct mpib_comm *comm;
+	bool greeted;
+	uint64_t greeting_deadline_ms, deadline_ms;
+};
+
+/* Under the watch lock. */
+static struct {
+	struct connecting **slot;
+	uint32_t count, used;
+} table;
+
+/* Second half of the handle: who works on it. */
+struct handle_state {
+	uint64_t cookie;
+	uint32_t index;
+};
+
+_Static_assert(MPIB_HANDLE_SIZE + sizeof(struct handle_state) <= MPIB_NCCL_HANDLE_SIZE,
+	       "the state fits behind the wire part");
+
+static struct connecting *find(void *handle)
+{
+	struct connecting *found = NULL;
+	struct handle_state state;
+
+	memcpy(&state, (char *)handle + MPIB_HANDLE_SIZE, sizeof(state));
+	mpib_watch_lock();
+	if (state.index < table.count && table.slot[state.index] &&
+	    table.slot[state.index]->handle == handle &&
+	    table.slot[state.index]->cookie == state.cookie)
+		found = table.slot[state.index];
+	mpib_watch_unlock();
+	return found;
+}
+
+static int insert(struct connecting *c)
+{
+	struct handle_state state;
+	uint32_t index;
+
+	if (getrandom(&c->cookie, sizeof(c->cookie), 0) != sizeof(c->cookie))
+		c->cookie = mpib_now_ms() << 20 ^ (uint64_t)(uintptr_t)c;
+
+	mpib_watch_lock();
+	if (table.used == table.count) {
+		uint32_t count = table.count ? 2 * table.count : 64;
+		struct connecting **grown = realloc(table.slot, count * sizeof(struct connecting *));
+
+		if (!grown) {
+			mpib_watch_unlock();
+			return -ENOMEM;
+		}
+		memset(grown + table.count, 0,
+		       (count - table.count) * sizeof(struct connecting *));
+		table.slot = grown;
+		index = table.count;
+		table.count = count;
+	} else {
+		for (index = 0; table.slot[index]; index++)
+			;
+	}
+	table.slot[index] = c;
+	table.used++;
+	c->index = index;
+	mpib_watch_unlock();
+
+	memset(&state, 0, sizeof(state));
+	state.cookie = c->cookie;
+	state.index = index;
+	memcpy((char *)c->handle + MPIB_HANDLE_SIZE, &state, sizeof(state));
+	return 0;
+}
+
+static void connecting_free(struct connecting *c)
+{
+	mpib_watch_lock();
+	if (c->index < table.count && table.slot[c->index] == c) {
+		table.slot[c->index] = NULL;
+		table.used--;
+	}
+	mpib_watch_unlock();
+	mpib_comm_free(c->comm);
+	free(c);
+}
+
+void mpib_connect_free_all(void)
+{
+	mpib_listeners_free_all();
+	for (uint32_t k = 0; k < table.count; k++)
+		if (table.slot[k])
+			connecting_free(table.slot[k]);
+	free(table.slot);
+	table.slot = NULL;
+	table.count = table.used = 0;
+}
+
+static int begin(struct mpib_device *dev, const struct mpib_env *env, int traffic_class,
+		 void *handle, struct connecting **ret)
+{
+	struct connecting *c = calloc(1, sizeof(*c));
+	int fd, r;
+
+	if (!c)
+		return -ENOMEM;
+	c->handle = handle;
+	c->env = *env;
+	c->index = UINT32_MAX;
+	r = mpib_handle_decode(handle, MPIB_HANDLE_SIZE, &c->wire);
+	if (r < 0) {
+		MPIB_WARN("the handle of the peer's listener isn't MPIB's: every rank must load "
+			  "this plugin");
+		goto fail;
+	}
+	(void)mpib_net_format(&c->wire.addr, c->address);
+	r = mpib_comm_new(MPIB_COUNTER_SEND, dev, env, traffic_class, &c->comm);
+	if (r < 0)
+		goto fail;
+	r = insert(c);
+	if (r < 0)
+		goto fail;
+	r = mpib_net_connect(&c->wire.addr, &fd);
+	if (r < 0) {
+		MPIB_WARN("control connection to %s: %s", c->address, strerror(-r));
+		goto fail;
+	}
+	mpib_ctl_init(&c->comm->ctl, fd);
+	c->deadline_ms = mpib_now_ms() + (uint64_t)env->connect_timeout_sec * 1000;
+	*ret = c;
+	return 0;
+
+fail:
+	connecting_free(c);
+	return r;
+}
+
+/* Tells the peer why this end gives up; the nonce in front proves that it is the expected one. */
+static void send_refuse(struct connecting *c, const char *text)
+{
+	uint8_t payload[8 + MPIB_TEXT_MAX];
+	size_t len = strnlen(text, MPIB_TEXT_MAX);
+
+	for (unsigned int k = 0; k < 8; k++)
+		payload[k] = (uint8_t)(c->wire.nonce >> (8 * k));
+	memcpy(payload + 8, text, len);
+	(void)mpib_ctl_send(&c->comm->ctl, MPIB_FRAME_REFUSE, payload, 8 + len);
+}
+
+static int tcp(struct connecting *c)
+{
+	uint8_t payload[MPIB_FRAME_PAYLOAD_MAX];
+	struct mpib_comm *comm = c->comm;
+	char text[MPIB_TEXT_MAX + 1];
+	int r;
+
+	r = mpib_net_connected(comm->ctl.fd);
+	if (r == 0)
+		return 0;
+	if (r < 0) {
+		MPIB_WARN("control connection to %s: %s", c->address, strerror(-r));
+		return r;
+	}
+	mpib_net_tune(comm->ctl.fd);
+	if (c->wire.version != MPIB_WIRE_VERSION) {
+		(void)snprintf(text, sizeof(text),
+			       "wire version differs: %u on the accepting side, %u on the "
+			       "connecting side: install the same MPIB on every node",
+			       c->wire.version, MPIB_WIRE_VERSION);
+		MPIB_WARN("peer at %s: %s", c->address, text);
+		send_refuse(c, text);
+		return -MPIB_EUSAGE;
+	}
+
+	r = mpib_comm_describe(comm, &c->env, c->wire.nonce);
+	if (r < 0) {
+		send_refuse(c, "the connecting side failed (its log says more)");
+		return r;
+	}
+	r = mpib_ctl_send(&comm->ctl, MPIB_FRAME_HELLO, payload,
+			  mpib_peer_encode(payload, &comm->local));
+	if (r < 0) {
+		MPIB_WARN("control connection to %s: %s", c->address, strerror(-r));
+		return r;
+	}
+	c->greeting_deadline_ms = mpib_now_ms() + MPIB_GREETING_TIMEOUT_MS;
+	c->state = CONNECT_WAIT_ACCEPT;
+	return 0;
+}
+
+/* Waits for a frame of @type; handles GREETING and REFUSE. 1 with the frame, 0 later, error. */
+static int wait_frame(struct connecting *c, uint16_t type, struct mpib_frame *ret)
+{
+	struct mpib_comm *comm = c->comm;
+	char reason[MPIB_TEXT_MAX + 1];
+	int r;
+
+	r = mpib_ctl_flush(&comm->ctl);
+	if (r < 0)
+		goto broken;
+	while ((r = mpib_ctl_recv(&comm->ctl, ret)) > 0) {
+		if (ret->type == MPIB_FRAME_GREETING) {
+			c->greeted = true;
+			continue;
+		}
+		if (ret->type == MPIB_FRAME_REFUSE) {
+			mpib_text_decode(ret->payload, ret->payload_len, reason);
+			MPIB_WARN("peer at %s refused the connection: %s", c->address, reason);
+			return -MPIB_EUSAGE;
+		}
+		if (ret->type == type && ret->version == MPIB_WIRE_VERSION)
+			return 1;
+		r = -EBADMSG;
+		break;
+	}
+	if (r == 0 && !c->greeted && mpib_now_ms() > c->greeting_deadline_ms) {
+		MPIB_WARN("%s took the connection but didn't greet within %d ms: it is no MPIB "
+			  "listener, or its process is stopped",
+			  c->address, MPIB_GREETING_TIMEOUT_MS);
+		return -ETIMEDOUT;
+	}
+	if (r >= 0)
+		return 0;
+broken:
+	MPIB_WARN("peer at %s: %s", c->address,
+		  r == -EBADMSG ? "it doesn't speak MPIB's protocol" :
+				  "it closed the control connection during set-up");
+	return r;
+}
+
+static int got_accept(struct connecting *c, const struct mpib_frame *frame)
+{
+	uint8_t payload[MPIB_FRAME_PAYLOAD_MAX];
+	struct mpib_comm *comm = c->comm;
+	struct mpib_peer_qps qps;
+	size_t used, more;
+	int r;
+
+	if (mpib_peer_decode(frame->payload, frame->payload_len, &comm->remote, &used) < 0 ||
+	    mpib_peer_qps_decode(frame->payload + used, frame->payload_len - used,
+				 &comm->remote_qps, &more) < 0 ||
+	    comm->remote.nonce != c->wire.nonce) {
+		MPIB_WARN("peer at %s: its settings can't be read", c->address);
+		return -EBADMSG;
+	}
+	r = mpib_comm_build(comm, &c->env);
+	if (r == 0)
+		r = mpib_comm_activate(comm, &c->env);
+	if (r == 0) {
+		mpib_comm_qps(comm, &qps);
+		r = mpib_ctl_send(&comm->ctl, MPIB_FRAME_CONNECT, payload,
+				  mpib_peer_qps_encode(payload, &qps));
+	}
+	if (r < 0) {
+		mpib_ctl_send_text(&comm->ctl, MPIB_FRAME_REFUSE,
+				   "the connecting side failed (its log says more)");
+		return r;
+	}
+	c->state = CONNECT_WAIT_READY;
+	return 0;
+}
+
+static int got_ready(struct connecting *c, const struct mpib_frame *frame)
+{
+	struct mpib_comm *comm = c->comm;
+	struct mpib_peer_qps qps;
+	size_t used;
+	int r;
+
+	if (mpib_peer_qps_decode(frame->payload, frame->payload_len, &qps, &used) < 0) {
+		MPIB_WARN("peer at %s: its READY can't be read", c->address);
+		return -EBADMSG;
+	}
+	if (comm->rail_mask & ~(unsigned int)qps.rail_mask)
+		mpib_comm_drop_sup(comm, "the peer");
+	if (comm->mode == MPIB_MODE_ADVANCED) {
+		r = mpib_comm_register(comm);
+		if (r < 0)
+			return r;
+	}
+	c->state = CONNECT_WAIT_AGENT;
+	return 0;
+}
+
+static int step(struct connecting *c)
+{
+	struct mpib_frame frame;
+	int r = 0;
+
+	if (c->state == CONNECT_TCP)
+		r = tcp(c);
+	if (r == 0 && c->state == CONNECT_WAIT_ACCEPT) {
+		r = wait_frame(c, MPIB_FRAME_ACCEPT, &frame);
+		if (r > 0)
+			r = got_accept(c, &frame);
+	}
+	if (r == 0 && c->state == CONNECT_WAIT_READY) {
+		r = wait_frame(c, MPIB_FRAME_READY, &frame);
+		if (r > 0)
+			r = got_ready(c, &frame);
+	}
+	if (r == 0 && c->state == CONNECT_WAIT_AGENT) {
+		r = mpib_agent_register_poll(&c->comm->agent);
+		if (r > 0)
+			r = mpib_comm_establish(c->comm) < 0 ? -EIO : 1;
+	}
+	if (r == 0 && mpib_now_ms() > c->deadline_ms) {
+		MPIB_WARN("peer at %s: no connection within %d s (MPIB_CONNECT_TIMEOUT_SEC)",
+			  c->address, c->env.connect_timeout_sec);
+		r = -ETIMEDOUT;
+	}
+	return r;
+}
+
+int mpib_connect(struct mpib_device *dev, const struct mpib_env *env, int traffic_class,
+		 void *handle, struct mpib_comm **ret)
+{
+	struct connecting *c = find(handle);
+	int r;
+
+	*ret = NULL;
+	if (!c) {
+		r = begin(dev, env, traffic_class, handle, &c);
+		if (r < 0)
+			return r;
+	}
+
+	r = step(c);
+	if (r == 0)
+		return 0;
+	if (r > 0) {
+		*ret = c->comm;
+		c->comm = NULL;
+		r = 0;
+	}
+	connecting_free(c);
+	return r;
+}

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/device.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "common/ipv4.h"
+#include "plugin/async.h"
+#include "plugin/log.h"
+#include "plugin/mr.h"
+#include "plugin/result.h"
+#include "plugin/srq.h"
+
+static struct {
+	int count;
+	struct mpib_device *device[MPIB_DEVICES_MAX];
+} devices;
+
+/* One element of MPIB_HCA_SOUT or MPIB_HCA_SUP. */
+struct hca_name {
+	char device[MPIB_HCA_NAME_MAX - 12]; /* leaves room for ":port" */
+	unsigned int port;
+};
+
+static const char *variable(unsigned int rail)
+{
+	return rail == MPIB_SOUT ? "MPIB_HCA_SOUT" : "MPIB_HCA_SUP";
+}
+
+unsigned int mpib_speed_mbps(unsigned int active_width, unsigned int active_speed)
+{
+	static const struct {
+		unsigned int code, value;
+	} widths[] = { { 1, 1 }, { 2, 4 }, { 4, 8 }, { 8, 12 }, { 16, 2 } },
+	  speeds[] = { { 1, 2500 },   { 2, 5000 },   { 4, 10000 },   { 8, 10000 },
+		       { 16, 14000 }, { 32, 25000 }, { 64, 50000 }, { 128, 100000 } };
+	unsigned int lanes = 1, rate = 2500;
+
+	for (size_t k = 0; k < sizeof(widths) / sizeof(widths[0]); k++)
+		if (widths[k].code == active_width)
+			lanes = widths[k].value;
+	for (size_t k = 0; k < sizeof(speeds) / sizeof(speeds[0]); k++)
+		if (speeds[k].code == active_speed)
+			rate = speeds[k].value;
+	return lanes * rate;
+}
+
+static void list_names(struct ibv_device **list, int count, char *buf, size_t size)
+{
+	size_t used = 0;
+
+	buf[0] = '\0';
+	for (int k = 0; k < count && used < size; k++)
+		used += (size_t)snprintf(buf + used, size - used, "%s%s", k ? ", " : "",
+					 mpib_verbs_device_name(list[k]));
+	if (count == 0)
+		(void)snprintf(buf, size, "none");
+}
+
+/* Splits "name[:port],…"; returns the number of names or -MPIB_EUSAGE. */
+static int parse_names(const char *text, unsigned int rail, struct hca_name *names)
+{
+	int count = 0;
+
+	while (*text) {
+		size_t len = strcspn(text, ",");
+		size_t name_len = strcspn(text, ":,");
+		struct hca_name *name = &names[count];
+		char *end = NULL;
+
+		if (count == MPIB_DEVICES_MAX || name_len == 0 || name_len >= sizeof(name->device)) {
+			MPIB_WARN("%s: element %d is empty or too long, or there are more than %d: "
+				  "write name[:port],name[:port]",
+				  variable(rail), count + 1, MPIB_DEVICES_MAX);
+			return -MPIB_EUSAGE;
+		}
+		memcpy(name->device, text, name_len);
+		name->device[name_len] = '\0';
+		name->port = 1;
+		if (name_len < len) {
+			unsigned long port = strtoul(text + name_len + 1, &end, 10);
+
+			if (end != text + len || end == text + name_len + 1 || port < 1 ||
+			    port > 255) {
+				MPIB_WARN("%s: the port of %s must be a number from 1 to 255",
+					  variable(rail), name->device);
+				return -MPIB_EUSAGE;
+			}
+			name->port = (unsigned int)port;
+		}
+		count++;
+		text += len;
+		if (*text == ',' && !*++text) {
+			MPIB_WARN("%s ends with a comma", variable(rail));
+			return -MPIB_EUSAGE;
+		}
+	}
+
+	return count;
+}
+
+static struct ibv_device *find(struct ibv_device **list, int count, const char *name)
+{
+	for (int k = 0; k < count; k++)
+		if (strcmp(mpib_verbs_device_name(list[k]), name) == 0)
+			return list[k];
+	return NULL;
+}
+
+static void read_pci_path(struct mpib_hca *hca)
+{
+	char link[128], path[PATH_MAX];
+
+	(void)snprintf(link, sizeof(link), "/sys/class/infiniband/%s/device",
+		       mpib_verbs_device_name(hca->ctx->device));
+	if (realpath(link, path) && strlen(path) < sizeof(hca->pci_path))
+		memcpy(hca->pci_path, path, strlen(path) + 1);
+}
+
+static void hca_close(struct mpib_hca *hca)
+{
+	if (!hca->ctx)
+		return;
+	mpib_watch_del(&hca->async);
+	mpib_srq_fini(hca);
+	mpib_mr_cache_free(hca->mrs);
+	mpib_verbs_dealloc_pd(hca->pd);
+	mpib_verbs_close(hca->ctx);
+	hca->ctx = NULL;
+}
+
+static int check_port(struct mpib_hca *hca)
+{
+	int r = mpib_verbs_query_port(hca->ctx, hca->port, &hca->port_attr);
+
+	if (r < 0) {
+		MPIB_WARN("%s: port %s can't be queried (%s); the device has %u ports",
+			  variable(hca->rail), hca->name, strerror(-r), hca->attr.phys_port_cnt);
+		return r;
+	}
+	if (hca->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
+		MPIB_WARN("%s=%s is an InfiniBand port: islands are told by IPv4 addresses, which "
+			  "only RoCE ports have",
+			  variable(hca->rail), hca->name);
+		return -MPIB_EUSAGE;
+	}
+	if (hca->port_attr.state != IBV_PORT_ACTIVE) {
+		MPIB_WARN("%s=%s: the port is down; bring its link up (ip link, rdma link)",
+			  variable(hca->rail), hca->name);
+		return -MPIB_EUSAGE;
+	}
+	return 0;
+}
+
+static int hca_open(struct mpib_hca *hca, const struct hca_name *name, unsigned int rail,
+		    struct ibv_device **list, int count)
+{
+	struct ibv_device *device = find(list, count, name->device);
+	char names[512];
+	int r;
+
+	(void)snprintf(hca->name, sizeof(hca->name), "%.*s:%u", (int)sizeof(name->device) - 1,
+		       name->device, name->port);
+	hca->rail = rail;
+	hca->port = name->port;
+	(void)pthread_mutex_init(&hca->srq_lock, NULL);
+	if (!device) {
+		list_names(list, count, names, sizeof(names));
+		MPIB_WARN("%s=%s: no such RDMA device; there are: %s", variable(rail), name->device,
+			  names);
+		return -MPIB_EUSAGE;
+	}
+
+	r = mpib_verbs_open(device, &hca->ctx);
+	if (r < 0) {
+		hca->ctx = NULL;
+		MPIB_WARN("%s=%s can't be opened: %s%s", variable(rail), name->device, strerror(-r),
+			  r == -EACCES || r == -EPERM ?
+				  "; this user needs read and write access to /dev/infiniband" :
+				  "");
+		return r;
+	}
+
+	r = mpib_verbs_query_device(hca->ctx, &hca->attr);
+	if (r < 0) {
+		MPIB_WARN("%s=%s: the device can't be queried: %s", variable(rail), name->device,
+			  strerror(-r));
+		goto fail;
+	}
+	r = check_port(hca);
+	if (r < 0)
+		goto fail;
+	r = mpib_verbs_alloc_pd(hca->ctx, &hca->pd);
+	if (r == 0)
+		r = mpib_mr_cache_new(hca, &hca->mrs);
+	if (r < 0) {
+		MPIB_WARN("%s=%s: no protection domain: %s", variable(rail), name->device,
+			  strerror(-r));
+		goto fail;
+	}
+
+	hca->guid = be64toh(hca->attr.sys_image_guid ? hca->attr.sys_image_guid :
+						       hca->attr.node_guid);
+	hca->speed_mbps =
+		mpib_speed_mbps(hca->port_attr.active_width, hca->port_attr.active_speed);
+	read_pci_path(hca);
+	return 0;
+
+fail:
+	hca_close(hca);
+	return r;
+}
+
+int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct mpib_peer *ret,
+		      struct mpib_gid *ret_gid)
+{
+	struct ibv_port_attr attr;
+	int r = mpib_verbs_query_port(hca->ctx, hca->port, &attr);
+
+	if (r < 0) {
+		MPIB_WARN("%s rail %s: the port can't be queried: %s", mpib_rail_name(hca->rail),
+			  hca->name, strerror(-r));
+		return r;
+	}
+
+	r = mpib_gid_choose(hca->ctx, hca->port, (unsigned int)attr.gid_tbl_len, env->gid_index,
+			    ret_gid);
+	if (r == 0 && ret_gid->ipv4_be == 0)
+		r = -EADDRNOTAVAIL;
+	if (r < 0 && env->gid_index >= 0) {
+		MPIB_WARN("%s rail %s: GID %d (MPIB_IB_GID_INDEX) is empty or carries no IPv4 "
+			  "address",
+			  mpib_rail_name(hca->rail), hca->name, env->gid_index);
+		return -MPIB_EUSAGE;
+	}
+	if (r < 0) {
+		MPIB_WARN("%s rail %s: no RoCE v2 GID with a routable IPv4 address; give its "
+			  "network interface an address",
+			  mpib_rail_name(hca->rail), hca->name);
+		return -MPIB_EUSAGE;
+	}
+
+	memcpy(ret->rail[hca->rail].gid, ret_gid->gid.raw, 16);
+	ret->rail[hca->rail].ipv4_be = ret_gid->ipv4_be;
+	ret->rail[hca->rail].mtu = (uint8_t)attr.active_mtu;
+	ret->rail[hca->rail].link_layer = attr.link_layer;
+	ret->rail[hca->rail].lid = attr.lid;
+	memcpy(ret->rail[hca->rail].hca, hca->name, sizeof(hca->name));
+	return 0;
+}
+
+/* A wrong device would show at the first connection only: look at its GIDs now. */
+static int check_gids(struct mpib_device *dev, const struct mpib_env *env)
+{
+	struct mpib_peer peer;
+	struct mpib_gid gid;
+	char text[MPIB_IPV4_TEXT_MAX];
+	int r;
+
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		struct mpib_hca *hca = &dev->hca[rail];
+
+		r = mpib_hca_describe(hca, env, &peer, &gid);
+		if (r < 0)
+			return r;
+		MPIB_INFO("%s %s: GID %u %s, MTU %u, %u Mbit/s", mpib_rail_name(rail), hca->name,
+			  gid.index, mpib_ipv4_format(gid.ipv4_be, text),
+			  128u << peer.rail[rail].mtu, hca->speed_mbps);
+	}
+	return 0;
+}
+
+static void device_free(struct mpib_device *dev)
+{
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		hca_close(&dev->hca[rail]);
+	free(dev);
+}
+
+static int device_open(const struct hca_name names[MPIB_RAIL_MAX], struct ibv_device **list,
+		       int count, const struct mpib_env *env, struct mpib_device **ret)
+{
+	struct mpib_device *dev = calloc(1, sizeof(*dev));
+	int r;
+
+	if (!dev)
+		return -ENOMEM;
+
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		r = hca_open(&dev->hca[rail], &names[rail], rail, list, count);
+		if (r < 0)
+			goto fail;
+	}
+	r = check_gids(dev, env);
+	if (r < 0)
+		goto fail;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		r = mpib_async_watch(&dev->hca[rail]);
+		if (r < 0)
+			goto fail;
+	}
+
+	(void)snprintf(dev->name, sizeof(dev->name), "%s+%s", names[MPIB_SOUT].device,
+		       names[MPIB_SUP].device);
+	*ret = dev;
+	return 0;
+
+fail:
+	device_free(dev);
+	return r;
+}
+
+static int open_all(const struct mpib_env *env, struct ibv_device **list, int count)
+{
+	struct hca_name sout[MPIB_DEVICES_MAX], sup[MPIB_DEVICES_MAX];
+	char names[512];
+	int nsout, nsup, r;
+
+	list_names(list, count, names, sizeof(names));
+	if (!env->hca_sout[0] || !env->hca_sup[0]) {
+		MPIB_WARN("%s is not set: name both rails' RDMA devices, as in MPIB_HCA_SOUT=name "
+			  "MPIB_HCA_SUP=name; there are: %s",
+			  variable(env->hca_sout[0] ? MPIB_SUP : MPIB_SOUT), names);
+		return -MPIB_EUSAGE;
+	}
+
+	nsout = parse_names(env->hca_sout, MPIB_SOUT, sout);
+	if (nsout < 0)
+		return nsout;
+	nsup = parse_names(env->hca_sup, MPIB_SUP, sup);
+	if (nsup < 0)
+		return nsup;
+	if (nsout != nsup) {
+		MPIB_WARN("MPIB_HCA_SOUT names %d devices and MPIB_HCA_SUP %d: they pair up by "
+			  "position",
+			  nsout, nsup);
+		return -MPIB_EUSAGE;
+	}
+
+	for (int k = 0; k < nsout; k++) {
+		const struct hca_name pair[MPIB_RAIL_MAX] = { sout[k], sup[k] };
+		struct mpib_device *dev;
+
+		r = device_open(pair, list, count, env, &dev);
+		if (r < 0)
+			return r;
+		dev->index = k;
+		dev->vdev.ndevs = MPIB_RAIL_MAX;
+		dev->vdev.devs[MPIB_SOUT] = 2 * k;
+		dev->vdev.devs[MPIB_SUP] = 2 * k + 1;
+		devices.device[devices.count++] = dev;
+	}
+	return 0;
+}
+
+int mpib_devices_open(const struct mpib_env *env)
+{
+	struct ibv_device **list;
+	int count, r;
+
+	r = mpib_verbs_load();
+	if (r < 0)
+		return r;
+	r = mpib_verbs_list(&list, &count);
+	if (r < 0) {
+		MPIB_WARN("RDMA devices can't be listed: %s; load the drivers and check "
+			  "/sys/class/infiniband",
+			  strerror(-r));
+		return r;
+	}
+
+	r = open_all(env, list, count);
+	mpib_verbs_free_list(list);
+	if (r < 0)
+		mpib_devices_close();
+	return r;
+}
+
+void mpib_devices_close(void)
+{
+	for (int k = 0; k < devices.count; k++)
+		device_free(devices.device[k]);
+	devices.count = 0;
+}
+
+int mpib_device_count(void)
+{
+	return devices.count;
+}
+
+struct mpib_device *mpib_device_get(int index)
+{
+	return index >= 0 && index < devices.count ? devices.device[index] : NULL;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory registrations: one MR a rail, on every rail that a connection has or on none, through a
+ * cache of each HCA with reference counts. Any thread. */
+#ifndef MPIB_PLUGIN_MR_H
+#define MPIB_PLUGIN_MR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "plugin/device.h"
+
+struct mpib_mr_entry;
+
+/* What NCCL gets as mhandle. */
+struct mpib_mr {
+	uint32_t lkey[MPIB_RAIL_MAX];
+	uint32_t rkey[MPIB_RAIL_MAX];
+	struct mpib_device *dev;
+	struct mpib_mr_entry *entry[MPIB_RAIL_MAX]; /* NULL on a rail without registration */
+};
+
+/* Access for NCCL's buffers: the peer writes, relaxed ordering where the library has it. */
+#define MPIB_MR_ACCESS                                                        \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+	 IBV_ACCESS_RELAXED_ORDERING)
+/* For rings whose last word announces the rest: strictly ordered. */
+#define MPIB_MR_ACCESS_RING (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+
+int mpib_mr_cache_new(struct mpib_hca *hca, struct mpib_mr_cache **ret);
+/* Deregisters what is left. NULL is fine. */
+void mpib_mr_cache_free(struct mpib_mr_cache *cache);
+
+/* Registers @size bytes at @addr on the rails of @rail_mask. One warning with the cure (memlock)
+ * on failure; no rail keeps a registration then. */
+int mpib_mr_new(struct mpib_device *dev, unsigned int rail_mask, void *addr, size_t size,
+		unsigned int access, struct mpib_mr **ret);
+
+/* The same for a DMA-BUF; @fd stays the caller's. Not cached. */
+int mpib_mr_new_dmabuf(struct mpib_device *dev, unsigned int rail_mask, void *addr, size_t size,
+		       uint64_t offset, int fd, struct mpib_mr **ret);
+
+/* Gives the registration back; NULL is fine. */
+int mpib_mr_free(struct mpib_mr *mr);
+
+#endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plugin/log.h"
+#include "plugin/result.h"
+
+static socklen_t address_len(const struct sockaddr_storage *addr)
+{
+	return addr->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+/* How well an address serves, 0 = not at all. Link-local IPv6 needs a scope that has no meaning on
+ * the other host. */
+static int rank(const struct ifaddrs *ifa, const char *name, uint32_t sout_ip_be)
+{
+	const struct sockaddr_in *in4 = (const void *)ifa->ifa_addr;
+	const struct sockaddr_in6 *in6 = (const void *)ifa->ifa_addr;
+	bool ipv4, loopback = ifa->ifa_flags & IFF_LOOPBACK;
+
+	if (!ifa->ifa_addr || !(ifa->ifa_flags & IFF_UP))
+		return 0;
+	ipv4 = ifa->ifa_addr->sa_family == AF_INET;
+	if (!ipv4 && (ifa->ifa_addr->sa_family != AF_INET6 ||
+		      IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr)))
+		return 0;
+	if (name[0])
+		return strcmp(name, ifa->ifa_name) == 0 ? 1 + ipv4 : 0;
+	if (ipv4 && sout_ip_be && in4->sin_addr.s_addr == sout_ip_be)
+		return 5;
+	return 1 + ipv4 + (loopback ? 0 : 2);
+}
+
+static void warn_no_interface(const char *name, const struct ifaddrs *list)
+{
+	char names[256] = "";
+
+	for (const struct ifaddrs *ifa = list; ifa; ifa = ifa->ifa_next) {
+		size_t used = strlen(names);
+
+		/* Packet-family entries name each interface exactly once. */
+		if (ifa->ifa_addr && ifa->ifa_addr->sa_family == AF_PACKET)
+			(void)snprintf(names + used, sizeof(names) - used, " %s", ifa->ifa_name);
+	}
+	if (name[0])
+		MPIB_WARN("MPIB_OOB_IF=%s: no such interface that is up and has an address; there "
+			  "are:%s",
+			  name, names);
+	else
+		MPIB_WARN("no network interface is up for the control connections; there are:%s",
+			  names);
+}
+
+int mpib_net_address(const char *name, uint32_t sout_ip_be, struct sockaddr_storage *ret)
+{
+	struct sockaddr_storage addr;
+	struct ifaddrs *list;
+	int best = 0;
+
+	memset(&addr, 0, sizeof(addr));
+	if (getifaddrs(&list) < 0) {
+		int r = -errno;
+
+		MPIB_WARN("network interfaces can't be listed: %s", strerror(-r));
+		return r;
+	}
+
+	for (const struct ifaddrs *ifa = list; ifa; ifa = ifa->ifa_next) {
+		int score = rank(ifa, name, sout_ip_be);
+
+		if (score <= best)
+			continue;
+		best = score;
+		memset(&addr, 0, sizeof(addr));
+		addr.ss_family = ifa->ifa_addr->sa_family;
+		memcpy(&addr, ifa->ifa_addr, address_len(&addr));
+	}
+	if (best == 0)
+		warn_no_interface(name, list);
+	freeifaddrs(list);
+	if (best == 0)
+		return -MPIB_EUSAGE;
+
+	if (addr.ss_family == AF_INET)
+		((struct sockaddr_in *)&addr)->sin_port = 0;
+	else
+		((struct sockaddr_in6 *)&addr)->sin6_port = 0;
+	*ret = addr;
+	return 0;
+}
+
+int mpib_net_listen(struct sockaddr_storage *addr, int *ret_fd)
+{
+	socklen_t len = address_len(addr);
+	int fd, r;
+
+	fd = socket(addr->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (bind(fd, (const struct sockaddr *)addr, len) < 0 || listen(fd, 128) < 0 ||
+	    getsockname(fd, (struct sockaddr *)addr, &len) < 0) {
+		r = -errno;
+		(void)close(fd);
+		return r;
+	}
+
+	*ret_fd = fd;
+	return 0;
+}
+
+int mpib_net_connect(const struct sockaddr_storage *addr, int *ret_fd)
+{
+	int fd, r;
+
+	fd = socket(addr->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (const struct sockaddr *)addr, address_len(addr)) < 0 &&
+	    errno != EINPROGRESS && errno != EINTR) {
+		r = -errno;
+		(void)close(fd);
+		return r;
+	}
+
+	*ret_fd = fd;
+	return 0;
+}
+
+int mpib_net_connected(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	socklen_t len = sizeof(int);
+	int error = 0;
+
+	if (poll(&p, 1, 0) <= 0)
+		return 0;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
+		return -errno;
+	return error ? -error : 1;
+}
+
+void mpib_net_tune(int fd)
+{
+	const struct {
+		int level, name, value;
+	} options[] = {
+		{ IPPROTO_TCP, TCP_NODELAY, 1 },       { SOL_SOCKET, SO_KEEPALIVE, 1 },
+		{ IPPROTO_TCP, TCP_KEEPIDLE, 4 },      { IPPROTO_TCP, TCP_KEEPINTVL, 2 },
+		{ IPPROTO_TCP, TCP_KEEPCNT, 3 },       { IPPROTO_TCP, TCP_USER_TIMEOUT, 10000 },
+	};
+
+	for (size_t k = 0; k < sizeof(options) / sizeof(options[0]); k++)
+		(void)setsockopt(fd, options[k].level, options[k].name, &options[k].value,
+				 sizeof(options[k].value));
+}
+
+char *mpib_net_format(const struct sockaddr_storage *addr, char *buf)
+{
+	const struct sockaddr_in *in4 = (const void *)addr;
+	const struct sockaddr_in6 *in6 = (const void *)addr;
+	char text[INET6_ADDRSTRLEN] = "?";
+
+	if (addr->ss_family == AF_INET) {
+		(void)inet_ntop(AF_INET, &in4->sin_addr, text, sizeof(text));
+		(void)snprintf(buf, MPIB_ADDR_TEXT_MAX, "%s:%u", text, ntohs(in4->sin_port));
+	} else {
+		(void)inet_ntop(AF_INET6, &in6->sin6_addr, text, sizeof(text));
+		(void)snprintf(buf, MPIB_ADDR_TEXT_MAX, "[%s]:%u", text, ntohs(in6->sin6_port));
+	}
+	return buf;
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/qp.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "plugin/log.h"
+
+/* As NCCL's own transport: 0.64 ms until a sender may try a receiver again that had no receive. */
+#define MIN_RNR_TIMER 12
+#define RNR_FOREVER   7
+
+static int warn(const struct mpib_comm *comm, unsigned int rail, const char *what, int r)
+{
+	MPIB_WARN("%s rail %s to %s: QP can't %s: %s", mpib_rail_name(rail),
+		  comm->dev->hca[rail].name, comm->peer_text, what, strerror(-r));
+	return r;
+}
+
+static int create_one(struct mpib_comm *comm, unsigned int rail, struct ibv_srq *srq,
+		      struct ibv_qp **ret)
+{
+	struct mpib_hca *hca = &comm->dev->hca[rail];
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int r;
+
+	memset(&init, 0, sizeof(init));
+	init.qp_context = comm;
+	init.send_cq = comm->cq[rail];
+	init.recv_cq = comm->cq[rail];
+	init.srq = srq;
+	init.qp_type = IBV_QPT_RC;
+	init.cap.max_send_wr = MPIB_SQ_DEPTH;
+	init.cap.max_recv_wr = srq ? 0 : 1;
+	init.cap.max_send_sge = 1;
+	init.cap.max_recv_sge = srq ? 0 : 1;
+	init.cap.max_inline_data = comm->kind == MPIB_COUNTER_RECV ? MPIB_INLINE_MAX : 0;
+	r = mpib_verbs_create_qp(hca->pd, &init, ret);
+	if (r < 0)
+		return warn(comm, rail, "be created", r);
+
+	memset(&attr, 0, sizeof(attr));
+	attr.qp_state = IBV_QPS_INIT;
+	attr.port_num = (uint8_t)hca->port;
+	attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+	r = mpib_verbs_modify_qp(*ret, &attr,
+				 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					 IBV_QP_ACCESS_FLAGS);
+	return r < 0 ? warn(comm, rail, "enter INIT", r) : 0;
+}
+
+int mpib_qps_create(struct mpib_comm *comm, unsigned int rail, struct ibv_srq *srq)
+{
+	for (unsigned int k = 0; k < comm->nqps[rail]; k++) {
+		int r = create_one(comm, rail, srq, &comm->qp[rail][k]);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int to_rtr(struct mpib_comm *comm, unsigned int rail, unsigned int k,
+		  const struct mpib_env *env)
+{
+	const uint8_t local_mtu = comm->local.rail[rail].mtu;
+	const uint8_t remote_mtu = comm->remote.rail[rail].mtu;
+	struct ibv_qp_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.qp_state = IBV_QPS_RTR;
+	attr.path_mtu = local_mtu < remote_mtu ? local_mtu : remote_mtu;
+	attr.dest_qp_num = comm->remote_qps.qpn[rail][k];
+	attr.max_dest_rd_atomic = 1;
+	attr.min_rnr_timer = MIN_RNR_TIMER;
+	attr.ah_attr.is_global = 1;
+	memcpy(attr.ah_attr.grh.dgid.raw, comm->remote.rail[rail].gid, 16);
+	attr.ah_attr.grh.sgid_index = (uint8_t)comm->gid[rail].index;
+	attr.ah_attr.grh.hop_limit = 255;
+	attr.ah_attr.grh.traffic_class = (uint8_t)comm->traffic_class;
+	attr.ah_attr.sl = (uint8_t)env->sl;
+	attr.ah_attr.port_num = (uint8_t)comm->dev->hca[rail].port;
+	return mpib_verbs_modify_qp(comm->qp[rail][k], &attr,
+				    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+					    IBV_QP_MIN_RNR_TIMER);
+}
+
+static int to_rts(struct mpib_comm *comm, unsigned int rail, unsigned int k,
+		  const struct mpib_env *env)
+{
+	struct ibv_qp_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.qp_state = IBV_QPS_RTS;
+	attr.timeout = (uint8_t)env->timeout;
+	attr.retry_cnt = (uint8_t)env->retry_cnt;
+	attr.rnr_retry = RNR_FOREVER;
+	attr.max_rd_atomic = 1;
+	return mpib_verbs_modify_qp(comm->qp[rail][k], &attr,
+				    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					    IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpib_env *env)
+{
+	for (unsigned int k = 0; k < comm->nqps[rail]; k++) {
+		int r = to_rtr(comm, rail, k, env);
+
+		if (r == -EHOSTUNREACH || r == -ENETUNREACH || r == -ETIMEDOUT)
+			return r;
+		if (r < 0)
+			return warn(comm, rail, "enter RTR", r);
+		r = to_rts(comm, rail, k, env);
+		if (r < 0)
+			return warn(comm, rail, "enter RTS", r);
+	}
+	return 0;
+}
+
+void mpib_qps_destroy(struct mpib_comm *comm, unsigned int rail)
+{
+	for (unsigned int k = 0; k < MPIB_QPS_MAX; k++) {
+		(void)mpib_verbs_destroy_qp(comm->qp[rail][k]);
+		comm->qp[rail][k] = NULL;
+	}
+}

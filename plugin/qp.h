@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queue pairs of a connection: create, and the way RESET -> INIT -> RTR -> RTS (InfiniBand
+ * specification, 10.3; man ibv_modify_qp). */
+#ifndef MPIB_PLUGIN_QP_H
+#define MPIB_PLUGIN_QP_H
+
+#include "plugin/comm.h"
+
+/* Creates the rail's comm->nqps QPs in INIT; those made are in comm->qp also on failure. */
+int mpib_qps_create(struct mpib_comm *comm, unsigned int rail, struct ibv_srq *srq);
+
+/* Connects the rail's QPs to the peer's and moves them to RTS. Silent where the peer can't be
+ * resolved (-EHOSTUNREACH, -ENETUNREACH, -ETIMEDOUT): the caller knows whether that matters. */
+int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpib_env *env);
+
+void mpib_qps_destroy(struct mpib_comm *comm, unsigned int rail);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/srq.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "plugin/log.h"
+
+/* Posts a chain and adds what the queue took to the credits. */
+static void post_chain(struct mpib_hca *hca)
+{
+	struct ibv_recv_wr wr[MPIB_SRQ_CHAIN], *bad = NULL;
+	int posted = MPIB_SRQ_CHAIN;
+
+	memset(wr, 0, sizeof(wr));
+	for (int k = 0; k + 1 < MPIB_SRQ_CHAIN; k++)
+		wr[k].next = &wr[k + 1];
+
+	if (ibv_post_srq_recv(hca->srq, wr, &bad) != 0)
+		posted = bad ? (int)(bad - wr) : 0; /* full: those before `bad` are in */
+	(void)atomic_fetch_add_explicit(&hca->srq_credits, posted, memory_order_acq_rel);
+}
+
+bool mpib_srq_refill(struct mpib_hca *hca)
+{
+	int credits;
+
+	(void)pthread_mutex_lock(&hca->srq_lock);
+	credits = atomic_load_explicit(&hca->srq_credits, memory_order_acquire);
+	while (credits <= MPIB_SRQ_LOW) {
+		int before = credits;
+
+		post_chain(hca);
+		credits = atomic_load_explicit(&hca->srq_credits, memory_order_acquire);
+		if (credits < before + MPIB_SRQ_CHAIN)
+			break;
+	}
+	(void)pthread_mutex_unlock(&hca->srq_lock);
+	if (credits >= 0)
+		return true;
+
+	mpib_srq_release(hca);
+	return false;
+}
+
+int mpib_srq_get(struct mpib_hca *hca, struct ibv_srq **ret)
+{
+	struct ibv_srq_init_attr attr;
+	int r = 0;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.attr.max_wr = MPIB_SRQ_DEPTH;
+	attr.attr.max_sge = 1;
+	if (hca->attr.max_srq_wr > 0 && hca->attr.max_srq_wr < MPIB_SRQ_DEPTH)
+		attr.attr.max_wr = (uint32_t)hca->attr.max_srq_wr;
+
+	(void)pthread_mutex_lock(&hca->srq_lock);
+	if (!hca->srq) {
+		r = mpib_verbs_create_srq(hca->pd, &attr, &hca->srq);
+		if (r < 0)
+			MPIB_WARN("%s rail %s: no shared receive queue: %s",
+				  mpib_rail_name(hca->rail), hca->name, strerror(-r));
+	}
+	*ret = hca->srq;
+	(void)pthread_mutex_unlock(&hca->srq_lock);
+	return r;
+}
+
+void mpib_srq_fini(struct mpib_hca *hca)
+{
+	(void)mpib_verbs_destroy_srq(hca->srq);
+	hca->srq = NULL;
+	atomic_store_explicit(&hca->srq_credits, 0, memory_order_relaxed);
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/watch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "plugin/clock.h"
+#include "plugin/log.h"
+
+#define EVENTS_PER_WAIT 32
+#define WAKE_ID		0
+
+/* A slot of the table that maps epoll's 64-bit data to an item. The generation makes an event that
+ * was fetched before its item was deleted harmless. */
+struct entry {
+	struct mpib_watch_item *item; /* NULL: free */
+	uint32_t generation;
+};
+
+static struct {
+	pthread_mutex_t life; /* start and stop; taken before `lock`, never after it */
+	pthread_mutex_t lock; /* recursive: callbacks add and delete items */
+	pthread_once_t once;
+	unsigned int references; /* under life */
+	pthread_t thread;
+	pid_t owner;
+	int epoll_fd;
+	int wake_fd;
+	atomic_bool stop;
+
+	struct entry *entries; /* under lock, as all below */
+	uint32_t capacity;
+	uint32_t free_hint;
+	struct mpib_watch_tick *ticks;
+} watch = {
+	.life = PTHREAD_MUTEX_INITIALIZER,
+	.once = PTHREAD_ONCE_INIT,
+	.epoll_fd = -1,
+	.wake_fd = -1,
+};
+
+static void init_once(void)
+{
+	pthread_mutexattr_t attr;
+
+	(void)pthread_mutexattr_init(&attr);
+	(void)pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+	(void)pthread_mutex_init(&watch.lock, &attr);
+	(void)pthread_mutexattr_destroy(&attr);
+	watch.owner = getpid();
+}
+
+void mpib_watch_lock(void)
+{
+	(void)pthread_once(&watch.once, init_once);
+	(void)pthread_mutex_lock(&watch.lock);
+}
+
+void mpib_watch_unlock(void)
+{
+	(void)pthread_mutex_unlock(&watch.lock);
+}
+
+int mpib_watch_is_owner(void)
+{
+	(void)pthread_once(&watch.once, init_once);
+	return watch.owner == getpid();
+}
+
+static void dispatch(const struct epoll_event *events, int count)
+{
+	for (int k = 0; k < count; k++) {
+		uint64_t id = events[k].data.u64;
+		uint32_t index = (uint32_t)id;
+		struct mpib_watch_item *item;
+
+		if (id == WAKE_ID) {
+			uint64_t value;
+
+			(void)!read(watch.wake_fd, &value, sizeof(value));
+			continue;
+		}
+		if (index >= watch.capacity || watch.entries[index].generation != id >> 32)
+			continue;
+		item = watch.entries[index].item;
+		if (item)
+			item->on_event(item, events[k].events);
+	}
+}
+
+static void run_ticks(uint64_t now_ms)
+{
+	struct mpib_watch_tick *next;
+
+	for (struct mpib_watch_tick *tick = watch.ticks; tick; tick = next) {
+		next = tick->next; /* a tick may delete itself, nobody else */
+		tick->on_tick(tick, now_ms);
+	}
+}
+
+static void *watch_main(void *arg)
+{
+	struct epoll_event events[EVENTS_PER_WAIT];
+	int timeout_ms = MPIB_WATCH_TICK_MS;
+
+	(void)arg;
+	while (!atomic_load_explicit(&watch.stop, memory_order_acquire)) {
+		int count = epoll_wait(watch.epoll_fd, events, EVENTS_PER_WAIT, timeout_ms);
+
+		if (count < 0 && errno != EINTR) {
+			MPIB_WARN("helper thread: epoll_wait failed (%s); peers that die are noticed "
+				  "late from here on",
+				  strerror(errno));
+			break;
+		}
+
+		mpib_watch_lock();
+		if (count > 0)
+			dispatch(events, count);
+		run_ticks(mpib_now_ms());
+		timeout_ms = watch.ticks ? MPIB_WATCH_TICK_MS : -1;
+		mpib_watch_unlock();
+	}
+
+	return NULL;
+}
+
+/* Under life. */
+static int start(void)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.u64 = WAKE_ID };
+	sigset_t all, old;
+	int r;
+
+	watch.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	watch.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (watch.epoll_fd < 0 || watch.wake_fd < 0 ||
+	    epoll_ctl(watch.epoll_fd, EPOLL_CTL_ADD, watch.wake_fd, &event) < 0) {
+		r = -errno;
+		goto fail;
+	}
+
+	/* The host program's signal handlers must never run here. */
+	atomic_store_explicit(&watch.stop, false, memory_order_release);
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = -pthread_create(&watch.thread, NULL, watch_main, NULL);
+	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r < 0)
+		goto fail;
+
+	(void)pthread_setname_np(watch.thread, "mpib-watch");
+	return 0;
+
+fail:
+	MPIB_WARN("helper thread can't start: %s", strerror(-r));
+	if (watch.wake_fd >= 0)
+		(void)close(watch.wake_fd);
+	if (watch.epoll_fd >= 0)
+		(void)close(watch.epoll_fd);
+	watch.wake_fd = watch.epoll_fd = -1;
+	return r;
+}
+
+int mpib_watch_get(void)
+{
+	int r = 0;
+
+	(void)pthread_once(&watch.once, init_once);
+	(void)pthread_mutex_lock(&watch.life);
+	if (watch.references == 0)
+		r = start();
+	if (r == 0)
+		watch.references++;
+	(void)pthread_mutex_unlock(&watch.life);
+	return r;
+}
+
+/* Under life. */
+static void stop(void)
+{
+	atomic_store_explicit(&watch.stop, true, memory_order_release);
+	mpib_watch_wake();
+	(void)pthread_join(watch.thread, NULL);
+	(void)close(watch.wake_fd);
+	(void)close(watch.epoll_fd);
+	watch.wake_fd = watch.epoll_fd = -1;
+	free(watch.entries);
+	watch.entries = NULL;
+	watch.capacity = 0;
+	watch.free_hint = 0;
+}
+
+void mpib_watch_put(void)
+{
+	(void)pthread_mutex_lock(&watch.life);
+	if (--watch.references == 0)
+		stop();
+	(void)pthread_mutex_unlock(&watch.life);
+}
+
+void mpib_watch_stop(void)
+{
+	(void)pthread_mutex_lock(&watch.life);
+	if (watch.references) {
+		watch.references = 0;
+		stop();
+	}
+	(void)pthread_mutex_unlock(&watch.life);
+}
+
+void mpib_watch_wake(void)
+{
+	uint64_t one = 1;
+
+	(void)!write(watch.wake_fd, &one, sizeof(one));
+}
+
+static int find_free(uint32_t *ret_index)
+{
+	uint32_t capacity = watch.capacity ? watch.capacity * 2 : 64;
+	struct entry *entries;
+
+	for (uint32_t k = 0; k < watch.capacity; k++) {
+		uint32_t index = (watch.free_hint + k) % watch.capacity;
+
+		if (!watch.entries[index].item) {
+			*ret_index = index;
+			return 0;
+		}
+	}
+
+	entries = realloc(watch.entries, capacity * sizeof(*entries));
+	if (!entries)
+		return -ENOMEM;
+	for (uint32_t k = watch.capacity; k < capacity; k++)
+		entries[k] = (struct entry){ .generation = 1 };
+	*ret_index = watch.capacity;
+	watch.entries = entries;
+	watch.capacity = capacity;
+	return 0;
+}
+
+int mpib_watch_add(struct mpib_watch_item *item, uint32_t events)
+{
+	struct epoll_event event = { .events = events };
+	uint32_t index = 0;
+	int r;
+
+	mpib_watch_lock();
+	r = find_free(&index);
+	if (r == 0) {
+		event.data.u64 = (uint64_t)watch.entries[index].generation << 32 | index;
+		if (epoll_ctl(watch.epoll_fd, EPOLL_CTL_ADD, item->fd, &event) < 0) {
+			r = -errno;
+		} else {
+			watch.entries[index].item = item;
+			watch.free_hint = index + 1;
+			item->id = event.data.u64;
+		}
+	}
+	mpib_watch_unlock();
+	return r;
+}
+
+void mpib_watch_del(struct mpib_watch_item *item)
+{
+	uint32_t index;
+
+	mpib_watch_lock();
+	if (item->id) {
+		index = (uint32_t)item->id;
+		(void)epoll_ctl(watch.epoll_fd, EPOLL_CTL_DEL, item->fd, NULL);
+		watch.entries[index].item = NULL;
+		if (++watch.entries[index].generation == 0)
+			watch.entries[index].generation = 1;
+		watch.free_hint = index;
+		item->id = 0;
+	}
+	mpib_watch_unlock();
+}
+
+void mpib_watch_tick_add(struct mpib_watch_tick *tick)
+{
+	mpib_watch_lock();
+	if (!tick->active) {
+		tick->active = 1;
+		tick->next = watch.ticks;
+		watch.ticks = tick;
+		mpib_watch_wake();
+	}
+	mpib_watch_unlock();
+}
+
+void mpib_watch_tick_del(struct mpib_watch_tick *tick)
+{
+	mpib_watch_lock();
+	if (tick->active) {
+		struct mpib_watch_tick **link = &watch.ticks;
+
+		while (*link != tick)
+			link = &(*link)->next;
+		*link = tick->next;
+		tick->active = 0;
+	}
+	mpib_watch_unlock();
+}
