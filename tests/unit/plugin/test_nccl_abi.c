@@ -315,6 +315,8 @@ static const struct field_row fields[] = {
 
 static void sizes_match_the_abi(void **state)
 {
+	(void)state;
+
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(structs); n++) {
 		const struct struct_row *row = &structs[n];
 
@@ -326,6 +328,8 @@ static void sizes_match_the_abi(void **state)
 
 static void fields_match_the_abi(void **state)
 {
+	(void)state;
+
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(fields); n++) {
 		const struct field_row *row = &fields[n];
 
@@ -482,6 +486,8 @@ SAME(v12, setNetAttr, void *, struct mpib_nccl_net_attr *);
 
 static void constants_match_the_abi(void **state)
 {
+	(void)state;
+
 	assert_int_equal(NCCL_NET_HANDLE_MAXSIZE, 128);
 	assert_int_equal(NCCL_NET_MAX_REQUESTS, 32);
 	assert_int_equal(NCCL_NET_MAX_REQUESTS_V6, 8);

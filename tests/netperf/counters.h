@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads what the plugin counts in this process, where it publishes that (common/counters.h). */
+#ifndef MPIB_NETPERF_COUNTERS_H
+#define MPIB_NETPERF_COUNTERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/counters.h"
+
+struct np_counters {
+	const struct mpib_counters_header *header; /* mapped; NULL: not published */
+	uint64_t len;
+};
+
+/* Finds and maps the memfd; false where there is none or it is not of this form. */
+bool np_counters_open(struct np_counters *counters);
+void np_counters_close(struct np_counters *counters);
+
+/* Payload bytes of all live connections by rail. */
+void np_counters_rails(const struct np_counters *counters, uint64_t ret_bytes[2]);
+
+/* The live connections as the inside of a JSON array; the caller frees; NULL: no memory. */
+char *np_counters_text(const struct np_counters *counters);
+
+#endif
