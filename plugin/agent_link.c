@@ -315,9 +315,10 @@ static void registered(struct mpib_agent_reg *reg, const struct mpib_wire_msg *m
 		return;
 	case MPIB_STATUS_NO_SLOT:
 		if (get_state(reg) != MPIB_REG_NO_SLOT && reg->deadline_ms)
-			MPIB_WARN("agent has no free slot for flow %s: vanilla policy until it has; "
-				  "raise slots= in its INI",
-				  mpib_flow_format(reg->sout_src_be, reg->sout_dst_be, flow));
+			MPIB_WARN(
+				"agent has no free slot for flow %s: vanilla policy until it has; "
+				"raise slots= in its INI",
+				mpib_flow_format(reg->sout_src_be, reg->sout_dst_be, flow));
 		reg->deadline_ms = 0;
 		set_state(reg, MPIB_REG_NO_SLOT);
 		return;

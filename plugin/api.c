@@ -285,8 +285,8 @@ ncclResult_t mpib_api_dereg_mr(void *comm, void *mhandle)
 ncclResult_t mpib_api_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle,
 			    void **request)
 {
-	return mpib_result(mpib_isend(send_comm, data, size, tag, mhandle,
-				      (struct mpib_request **)request));
+	return mpib_result(
+		mpib_isend(send_comm, data, size, tag, mhandle, (struct mpib_request **)request));
 }
 
 ncclResult_t mpib_api_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags,

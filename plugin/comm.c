@@ -34,8 +34,7 @@ static int pool_init(struct mpib_comm *comm)
 {
 	struct mpib_request_pool *pool = &comm->pool;
 
-	pool->requests = aligned_alloc(CACHE_LINE,
-				       MPIB_REQUESTS_MAX * sizeof(struct mpib_request));
+	pool->requests = aligned_alloc(CACHE_LINE, MPIB_REQUESTS_MAX * sizeof(struct mpib_request));
 	if (!pool->requests)
 		return -ENOMEM;
 	memset(pool->requests, 0, MPIB_REQUESTS_MAX * sizeof(struct mpib_request));
@@ -51,8 +50,8 @@ static int pool_init(struct mpib_comm *comm)
 int mpib_comm_new(enum mpib_counter_kind kind, struct mpib_device *dev, const struct mpib_env *env,
 		  int traffic_class, struct mpib_comm **ret)
 {
-	size_t size = kind == MPIB_COUNTER_SEND ? sizeof(struct mpib_send_comm) :
-						  sizeof(struct mpib_recv_comm);
+	size_t size = kind == MPIB_COUNTER_SEND ? sizeof(struct mpib_send_comm)
+						: sizeof(struct mpib_recv_comm);
 	struct mpib_comm *comm;
 	int r;
 
@@ -104,7 +103,7 @@ int mpib_comm_describe(struct mpib_comm *comm, const struct mpib_env *env, uint6
 
 static void classify(struct mpib_comm *comm, const struct mpib_env *env)
 {
-	const unsigned int sout = 1u << MPIB_SOUT, sup = 1u << MPIB_SUP;
+	const unsigned int sout = mpib_rail_bit(MPIB_SOUT), sup = mpib_rail_bit(MPIB_SUP);
 	bool intra = mpib_ipv4_same_prefix(comm->local.rail[MPIB_SOUT].ipv4_be,
 					   comm->remote.rail[MPIB_SOUT].ipv4_be,
 					   (unsigned int)env->prefix_len);
@@ -118,15 +117,15 @@ static void classify(struct mpib_comm *comm, const struct mpib_env *env)
 		comm->data_mask = intra ? sup : sout;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
 		comm->nqps[rail] =
-			comm->rail_mask & 1u << rail ? (unsigned int)env->qps[rail] : 0;
+			comm->rail_mask & mpib_rail_bit(rail) ? (unsigned int)env->qps[rail] : 0;
 }
 
 static int make_ring(struct mpib_comm *comm)
 {
 	int r;
 
-	comm->ring = mmap(NULL, RING_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			  0);
+	comm->ring =
+		mmap(NULL, RING_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (comm->ring == MAP_FAILED) {
 		comm->ring = NULL;
 		return -ENOMEM;
@@ -170,8 +169,8 @@ int mpib_comm_build(struct mpib_comm *comm, const struct mpib_env *env)
 		srq = NULL;
 		r = mpib_verbs_create_cq(hca->ctx, MPIB_CQ_DEPTH, &comm->cq[rail]);
 		if (r < 0) {
-			MPIB_WARN("%s rail %s to %s: no completion queue: %s",
-				  mpib_rail_name(rail), hca->name, comm->peer_text, strerror(-r));
+			MPIB_WARN("%s rail %s to %s: no completion queue: %s", mpib_rail_name(rail),
+				  hca->name, comm->peer_text, strerror(-r));
 			return r;
 		}
 		if (comm->kind == MPIB_COUNTER_RECV) {
@@ -214,7 +213,7 @@ void mpib_comm_drop_sup(struct mpib_comm *comm, const char *who)
 		  comm->peer_text);
 	mpib_qps_destroy(comm, MPIB_SUP);
 	comm->nqps[MPIB_SUP] = 0;
-	comm->rail_mask = comm->data_mask = 1u << MPIB_SOUT;
+	comm->rail_mask = comm->data_mask = mpib_rail_bit(MPIB_SOUT);
 	if (comm->kind == MPIB_COUNTER_SEND) {
 		mpib_send_comm(comm)->share_fixed = 0;
 		mpib_send_comm(comm)->hinted = false;
@@ -223,7 +222,7 @@ void mpib_comm_drop_sup(struct mpib_comm *comm, const char *who)
 
 int mpib_comm_register(struct mpib_comm *comm)
 {
-	bool sup = comm->rail_mask & 1u << MPIB_SUP;
+	bool sup = comm->rail_mask & mpib_rail_bit(MPIB_SUP);
 
 	return mpib_agent_register(&comm->agent, comm->local.rail[MPIB_SOUT].ipv4_be,
 				   comm->remote.rail[MPIB_SOUT].ipv4_be,
@@ -237,10 +236,11 @@ static void prepare_send(struct mpib_send_comm *send)
 
 	send->record_addr = comm->remote_qps.ring_addr;
 	send->share_fixed = comm->path == MPIB_PATH_INTRA ? MPIB_SHARE_MAX : 0;
-	if (!(comm->data_mask & 1u << MPIB_SUP))
+	if (!(comm->data_mask & mpib_rail_bit(MPIB_SUP)))
 		send->share_fixed = 0;
 	send->share_last = send->share_fixed;
-	send->hinted = comm->mode == MPIB_MODE_ADVANCED && comm->data_mask & 1u << MPIB_SUP;
+	send->hinted =
+		comm->mode == MPIB_MODE_ADVANCED && comm->data_mask & mpib_rail_bit(MPIB_SUP);
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		struct mpib_wr *wr = &send->wr[rail];
 		uint32_t limit = comm->dev->hca[rail].port_attr.max_msg_sz;
@@ -261,9 +261,9 @@ static void prepare_recv(struct mpib_recv_comm *recv)
 	struct mpib_comm *comm = &recv->base;
 
 	recv->cts_addr = comm->remote_qps.ring_addr;
-	recv->cts_rail = comm->mode == MPIB_MODE_VANILLA && comm->path == MPIB_PATH_INTRA ?
-				 MPIB_SUP :
-				 MPIB_SOUT;
+	recv->cts_rail = comm->mode == MPIB_MODE_VANILLA && comm->path == MPIB_PATH_INTRA
+				 ? MPIB_SUP
+				 : MPIB_SOUT;
 	recv->cts_qp = comm->qp[recv->cts_rail][0];
 	recv->cts_depth = MPIB_SQ_DEPTH;
 }
@@ -280,7 +280,7 @@ int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env)
 			  remote->path ? "inter" : "intra");
 		return -MPIB_EUSAGE;
 	}
-	if (may_drop && comm->nqps[MPIB_SUP] && !(remote->rail_mask & 1u << MPIB_SUP))
+	if (may_drop && comm->nqps[MPIB_SUP] && !(remote->rail_mask & mpib_rail_bit(MPIB_SUP)))
 		mpib_comm_drop_sup(comm, "the peer");
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
@@ -297,8 +297,8 @@ int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env)
 		} else if (r < 0) {
 			MPIB_WARN("%s rail %s doesn't reach %s: %s; check addresses, routes and "
 				  "cables of that rail",
-				  mpib_rail_name(rail), comm->dev->hca[rail].name,
-				  comm->peer_text, strerror(-r));
+				  mpib_rail_name(rail), comm->dev->hca[rail].name, comm->peer_text,
+				  strerror(-r));
 			return r;
 		}
 	}
@@ -377,9 +377,9 @@ int mpib_comm_establish(struct mpib_comm *comm)
 		  comm->path == MPIB_PATH_INTRA ? "intra" : "inter",
 		  comm->mode == MPIB_MODE_ADVANCED ? "advanced" : "vanilla", comm->nqps[MPIB_SOUT],
 		  comm->nqps[MPIB_SUP],
-		  comm->mode == MPIB_MODE_ADVANCED ?
-			  (comm->agent.entry ? "share from the agent" : "no hint yet") :
-			  (comm->path == MPIB_PATH_INTRA ? "all on SUP" : "all on SOUT"));
+		  comm->mode == MPIB_MODE_ADVANCED
+			  ? (comm->agent.entry ? "share from the agent" : "no hint yet")
+			  : (comm->path == MPIB_PATH_INTRA ? "all on SUP" : "all on SOUT"));
 	return 0;
 }
 

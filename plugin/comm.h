@@ -51,10 +51,10 @@ enum mpib_flag {
 struct mpib_comm {
 	/* Read at each call. */
 	enum mpib_counter_kind kind;
-	int error;		       /* progress: 0, or why nothing works any more */
-	atomic_uint flags;	       /* helper writes, progress reads: enum mpib_flag */
-	unsigned int rail_mask;	       /* set-up: rails that have QPs */
-	unsigned int data_mask;	       /* set-up: rails that may carry bytes, all of them polled */
+	int error;		/* progress: 0, or why nothing works any more */
+	atomic_uint flags;	/* helper writes, progress reads: enum mpib_flag */
+	unsigned int rail_mask; /* set-up: rails that have QPs */
+	unsigned int data_mask; /* set-up: rails that may carry bytes, all of them polled */
 	struct ibv_cq *cq[MPIB_RAIL_MAX];
 	struct mpib_counter_entry *counters;
 	struct mpib_request_pool pool; /* progress */
@@ -79,8 +79,8 @@ struct mpib_comm {
 	struct mpib_agent_reg agent; /* advanced mode */
 
 	struct mpib_ctl ctl;
-	struct mpib_watch_item ctl_watch; /* helper, from established to close */
-	uint64_t gone_since_ms;		  /* progress: when the peer's end was first noticed */
+	struct mpib_watch_item ctl_watch;  /* helper, from established to close */
+	uint64_t gone_since_ms;		   /* progress: when the peer's end was first noticed */
 	char fail_text[MPIB_TEXT_MAX + 1]; /* helper writes before it sets PEER_FAIL */
 
 	struct mpib_comm *next, **link; /* all of the process, under the watch lock */
@@ -124,7 +124,7 @@ struct mpib_send_comm {
 	struct mpib_request *group[MPIB_GROUP_MAX];
 	struct mpib_slow_post slow;
 	uint32_t slow_used[MPIB_RAIL_MAX][MPIB_QPS_MAX]; /* send queue entries of slow posts */
-	uint64_t *sizes; /* staging for completion records: MPIB_ROWS rows of MPIB_GROUP_MAX */
+	uint64_t *sizes;      /* staging for completion records: MPIB_ROWS rows of MPIB_GROUP_MAX */
 	uint64_t record_addr; /* the receiver's */
 };
 

@@ -74,14 +74,14 @@ static int insert(struct connecting *c)
 	mpib_watch_lock();
 	if (table.used == table.count) {
 		uint32_t count = table.count ? 2 * table.count : 64;
-		struct connecting **grown = realloc(table.slot, count * sizeof(struct connecting *));
+		struct connecting **grown =
+			realloc(table.slot, count * sizeof(struct connecting *));
 
 		if (!grown) {
 			mpib_watch_unlock();
 			return -ENOMEM;
 		}
-		memset(grown + table.count, 0,
-		       (count - table.count) * sizeof(struct connecting *));
+		memset(grown + table.count, 0, (count - table.count) * sizeof(struct connecting *));
 		table.slot = grown;
 		index = table.count;
 		table.count = count;
@@ -251,8 +251,8 @@ static int wait_frame(struct connecting *c, uint16_t type, struct mpib_frame *re
 		return 0;
 broken:
 	MPIB_WARN("peer at %s: %s", c->address,
-		  r == -EBADMSG ? "it doesn't speak MPIB's protocol" :
-				  "it closed the control connection during set-up");
+		  r == -EBADMSG ? "it doesn't speak MPIB's protocol"
+				: "it closed the control connection during set-up");
 	return r;
 }
 

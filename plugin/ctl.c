@@ -43,8 +43,7 @@ int mpib_ctl_send(struct mpib_ctl *ctl, uint16_t type, const void *payload, size
 {
 	int r;
 
-	if (len > MPIB_FRAME_PAYLOAD_MAX ||
-	    sizeof(ctl->tx) - ctl->tx_len < MPIB_FRAME_HEADER + len)
+	if (len > MPIB_FRAME_PAYLOAD_MAX || sizeof(ctl->tx) - ctl->tx_len < MPIB_FRAME_HEADER + len)
 		return -ENOBUFS;
 
 	ctl->tx_len += mpib_frame_encode(ctl->tx + ctl->tx_len, type, payload, len);

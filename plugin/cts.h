@@ -17,9 +17,9 @@
 #define MPIB_GROUP_MAX 8u
 
 struct mpib_cts {
-	uint64_t addr;			/* of the posted buffer */
+	uint64_t addr; /* of the posted buffer */
 	uint32_t rkey[MPIB_RAIL_MAX];
-	uint32_t size_low;		/* bytes of room, 48 bits */
+	uint32_t size_low; /* bytes of room, 48 bits */
 	uint32_t tag;
 	uint16_t size_high;
 	uint8_t count; /* messages of the row, 1..MPIB_GROUP_MAX */

@@ -37,7 +37,7 @@ unsigned int mpib_speed_mbps(unsigned int active_width, unsigned int active_spee
 	static const struct {
 		unsigned int code, value;
 	} widths[] = { { 1, 1 }, { 2, 4 }, { 4, 8 }, { 8, 12 }, { 16, 2 } },
-	  speeds[] = { { 1, 2500 },   { 2, 5000 },   { 4, 10000 },   { 8, 10000 },
+	  speeds[] = { { 1, 2500 },   { 2, 5000 },   { 4, 10000 },  { 8, 10000 },
 		       { 16, 14000 }, { 32, 25000 }, { 64, 50000 }, { 128, 100000 } };
 	unsigned int lanes = 1, rate = 2500;
 
@@ -73,7 +73,8 @@ static int parse_names(const char *text, unsigned int rail, struct hca_name *nam
 		struct hca_name *name = &names[count];
 		char *end = NULL;
 
-		if (count == MPIB_DEVICES_MAX || name_len == 0 || name_len >= sizeof(name->device)) {
+		if (count == MPIB_DEVICES_MAX || name_len == 0 ||
+		    name_len >= sizeof(name->device)) {
 			MPIB_WARN("%s: element %d is empty or too long, or there are more than %d: "
 				  "write name[:port],name[:port]",
 				  variable(rail), count + 1, MPIB_DEVICES_MAX);
@@ -180,9 +181,9 @@ static int hca_open(struct mpib_hca *hca, const struct hca_name *name, unsigned 
 	if (r < 0) {
 		hca->ctx = NULL;
 		MPIB_WARN("%s=%s can't be opened: %s%s", variable(rail), name->device, strerror(-r),
-			  r == -EACCES || r == -EPERM ?
-				  "; this user needs read and write access to /dev/infiniband" :
-				  "");
+			  r == -EACCES || r == -EPERM
+				  ? "; this user needs read and write access to /dev/infiniband"
+				  : "");
 		return r;
 	}
 
@@ -204,10 +205,9 @@ static int hca_open(struct mpib_hca *hca, const struct hca_name *name, unsigned 
 		goto fail;
 	}
 
-	hca->guid = be64toh(hca->attr.sys_image_guid ? hca->attr.sys_image_guid :
-						       hca->attr.node_guid);
-	hca->speed_mbps =
-		mpib_speed_mbps(hca->port_attr.active_width, hca->port_attr.active_speed);
+	hca->guid =
+		be64toh(hca->attr.sys_image_guid ? hca->attr.sys_image_guid : hca->attr.node_guid);
+	hca->speed_mbps = mpib_speed_mbps(hca->port_attr.active_width, hca->port_attr.active_speed);
 	read_pci_path(hca);
 	return 0;
 

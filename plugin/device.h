@@ -30,7 +30,8 @@ struct mpib_hca {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_device_attr attr;
-	struct ibv_port_attr port_attr; /* as of init; MTU and GID are read again at each connection */
+	struct ibv_port_attr
+		port_attr; /* as of init; MTU and GID are read again at each connection */
 	uint64_t guid;
 	unsigned int speed_mbps;
 	char pci_path[256]; /* empty where sysfs has none */

@@ -21,7 +21,7 @@ struct mpib_env {
 	char agent_dir[PATH_MAX];
 	int mode; /* enum mpib_mode */
 	int prefix_len;
-	int qps[2]; /* by rail */
+	int qps[2];    /* by rail */
 	int gid_index; /* -1: choose */
 	int timeout;
 	int retry_cnt;

@@ -33,48 +33,48 @@ static ncclResult_t init_v11(void **ctx, uint64_t comm_id, struct mpib_nccl_conf
 /* ---- properties ----------------------------------------------------------------------------- */
 
 /* Fields that every version has, by name: their places differ. */
-#define FILL_COMMON(props, p)                      \
-	do {                                       \
-		memset(props, 0, sizeof(*(props))); \
-		(props)->name = (p).name;          \
-		(props)->pciPath = (p).pci_path;   \
-		(props)->guid = (p).guid;          \
-		(props)->ptrSupport = (p).ptr_support; \
-		(props)->speed = (p).speed_mbps;   \
-		(props)->port = (p).port;          \
-		(props)->maxComms = (p).max_comms; \
-		(props)->maxRecvs = (p).max_recvs; \
+#define FILL_COMMON(props, p)                                                                      \
+	do {                                                                                       \
+		memset(props, 0, sizeof(*(props)));                                                \
+		(props)->name = (p).name;                                                          \
+		(props)->pciPath = (p).pci_path;                                                   \
+		(props)->guid = (p).guid;                                                          \
+		(props)->ptrSupport = (p).ptr_support;                                             \
+		(props)->speed = (p).speed_mbps;                                                   \
+		(props)->port = (p).port;                                                          \
+		(props)->maxComms = (p).max_comms;                                                 \
+		(props)->maxRecvs = (p).max_recvs;                                                 \
 	} while (0)
 
-#define FILL_SINCE_V7(props)                                          \
-	do {                                                          \
-		(props)->netDeviceType = NCCL_NET_DEVICE_HOST;        \
-		(props)->netDeviceVersion = NCCL_NET_DEVICE_INVALID_VERSION; \
+#define FILL_SINCE_V7(props)                                                                       \
+	do {                                                                                       \
+		(props)->netDeviceType = NCCL_NET_DEVICE_HOST;                                     \
+		(props)->netDeviceVersion = NCCL_NET_DEVICE_INVALID_VERSION;                       \
 	} while (0)
 
-#define FILL_SINCE_V9(props, p, dev)                      \
-	do {                                              \
-		(props)->vProps.ndevs = 1;                \
-		(props)->vProps.devs[0] = dev;            \
-		(props)->maxP2pBytes = (p).max_bytes;     \
-		(props)->maxCollBytes = (p).max_bytes;    \
+#define FILL_SINCE_V9(props, p, dev)                                                               \
+	do {                                                                                       \
+		(props)->vProps.ndevs = 1;                                                         \
+		(props)->vProps.devs[0] = dev;                                                     \
+		(props)->maxP2pBytes = (p).max_bytes;                                              \
+		(props)->maxCollBytes = (p).max_bytes;                                             \
 	} while (0)
 
-#define GET_PROPERTIES(version, fill)                                              \
-	static ncclResult_t get_properties_v##version(                             \
-		int dev, struct mpib_nccl_properties_v##version *props)            \
-	{                                                                          \
-		struct mpib_properties p;                                          \
-		ncclResult_t result;                                               \
-                                                                                   \
-		if (!props)                                                        \
-			return ncclInvalidArgument;                                \
-		result = mpib_api_properties(dev, &p);                             \
-		if (result != ncclSuccess)                                         \
-			return result;                                             \
-		FILL_COMMON(props, p);                                             \
-		fill;                                                              \
-		return ncclSuccess;                                                \
+#define GET_PROPERTIES(version, fill)                                                              \
+	static ncclResult_t get_properties_v##version(                                             \
+		int dev, struct mpib_nccl_properties_v##version *props)                            \
+	{                                                                                          \
+		struct mpib_properties p;                                                          \
+		ncclResult_t result;                                                               \
+                                                                                                   \
+		if (!props)                                                                        \
+			return ncclInvalidArgument;                                                \
+		result = mpib_api_properties(dev, &p);                                             \
+		if (result != ncclSuccess)                                                         \
+			return result;                                                             \
+		FILL_COMMON(props, p);                                                             \
+		fill;                                                                              \
+		return ncclSuccess;                                                                \
 	}
 
 GET_PROPERTIES(7, FILL_SINCE_V7(props))
@@ -171,54 +171,34 @@ static ncclResult_t irecv_v10(void *comm, int n, void **data, size_t *sizes, int
 /* ---- tables --------------------------------------------------------------------------------- */
 
 /* Fields that are the same in every version; ISO C has no way to say it but a macro. */
-#define COMMON_FIELDS                                                                        \
-	.name = NAME, .devices = mpib_api_devices, .accept = accept_v7,                      \
-	.regMrDmaBuf = mpib_api_reg_mr_dmabuf, .deregMr = mpib_api_dereg_mr,                 \
-	.iflush = mpib_api_iflush, .test = mpib_api_test, .closeSend = mpib_api_close,       \
+#define COMMON_FIELDS                                                                              \
+	.name = NAME, .devices = mpib_api_devices, .accept = accept_v7,                            \
+	.regMrDmaBuf = mpib_api_reg_mr_dmabuf, .deregMr = mpib_api_dereg_mr,                       \
+	.iflush = mpib_api_iflush, .test = mpib_api_test, .closeSend = mpib_api_close,             \
 	.closeRecv = mpib_api_close, .closeListen = mpib_api_close_listen
 
 EXPORT const struct mpib_nccl_net_v7 ncclNetPlugin_v7 = {
-	COMMON_FIELDS,
-	.init = init_v6,
-	.getProperties = get_properties_v7,
-	.listen = listen_v6,
-	.connect = connect_v7,
-	.regMr = reg_mr_v6,
-	.isend = isend_v6,
-	.irecv = irecv_v6,
+	COMMON_FIELDS,	     .init = init_v6,	    .getProperties = get_properties_v7,
+	.listen = listen_v6, .connect = connect_v7, .regMr = reg_mr_v6,
+	.isend = isend_v6,   .irecv = irecv_v6,
 };
 
 EXPORT const struct mpib_nccl_net_v8 ncclNetPlugin_v8 = {
-	COMMON_FIELDS,
-	.init = init_v6,
-	.getProperties = get_properties_v8,
-	.listen = listen_v6,
-	.connect = connect_v7,
-	.regMr = mpib_api_reg_mr,
-	.isend = isend_v6,
-	.irecv = irecv_v6,
+	COMMON_FIELDS,	     .init = init_v6,	    .getProperties = get_properties_v8,
+	.listen = listen_v6, .connect = connect_v7, .regMr = mpib_api_reg_mr,
+	.isend = isend_v6,   .irecv = irecv_v6,
 };
 
 EXPORT const struct mpib_nccl_net_v9 ncclNetPlugin_v9 = {
-	COMMON_FIELDS,
-	.init = init_v6,
-	.getProperties = get_properties_v9,
-	.listen = listen_v6,
-	.connect = connect_v7,
-	.regMr = mpib_api_reg_mr,
-	.isend = mpib_api_isend,
-	.irecv = mpib_api_irecv,
+	COMMON_FIELDS,		 .init = init_v6,	  .getProperties = get_properties_v9,
+	.listen = listen_v6,	 .connect = connect_v7,	  .regMr = mpib_api_reg_mr,
+	.isend = mpib_api_isend, .irecv = mpib_api_irecv,
 };
 
 EXPORT const struct mpib_nccl_net_v10 ncclNetPlugin_v10 = {
-	COMMON_FIELDS,
-	.init = init_v10,
-	.getProperties = get_properties_v9,
-	.listen = listen_v6,
-	.connect = connect_v10,
-	.regMr = mpib_api_reg_mr,
-	.isend = isend_v10,
-	.irecv = irecv_v10,
+	COMMON_FIELDS,	     .init = init_v10,	     .getProperties = get_properties_v9,
+	.listen = listen_v6, .connect = connect_v10, .regMr = mpib_api_reg_mr,
+	.isend = isend_v10,  .irecv = irecv_v10,
 };
 
 EXPORT const struct mpib_nccl_net_v11 ncclNetPlugin_v11 = {

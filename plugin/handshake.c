@@ -329,10 +329,11 @@ int mpib_peer_agree(const struct mpib_peer *local, const struct mpib_peer *remot
 	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
 		if (rows[k].local == rows[k].remote)
 			continue;
-		(void)snprintf(ret_text, text_size,
-			       "%s differs: %u on the accepting side, %u on the connecting side: set "
-			       "the same on every node",
-			       rows[k].name, rows[k].local, rows[k].remote);
+		(void)snprintf(
+			ret_text, text_size,
+			"%s differs: %u on the accepting side, %u on the connecting side: set "
+			"the same on every node",
+			rows[k].name, rows[k].local, rows[k].remote);
 		return -MPIB_EUSAGE;
 	}
 

@@ -26,10 +26,10 @@
 
 struct mpib_handle {
 	uint16_t version;
-	uint64_t nonce;			/* a connector proves with it that it was sent here */
-	struct sockaddr_storage addr;	/* TCP listener, IPv4 or IPv6 */
-	uint32_t sout_ip_be;		/* listener's SOUT address */
-	uint8_t mode;			/* enum mpib_mode */
+	uint64_t nonce;		      /* a connector proves with it that it was sent here */
+	struct sockaddr_storage addr; /* TCP listener, IPv4 or IPv6 */
+	uint32_t sout_ip_be;	      /* listener's SOUT address */
+	uint8_t mode;		      /* enum mpib_mode */
 	uint8_t prefix_len;
 };
 

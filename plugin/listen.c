@@ -394,8 +394,7 @@ static int have_peer(struct mpib_listener *listener)
 			  strerror(-r));
 		return accept_fail(listener, r, "");
 	}
-	listener->deadline_ms =
-		mpib_now_ms() + (uint64_t)listener->env.connect_timeout_sec * 1000;
+	listener->deadline_ms = mpib_now_ms() + (uint64_t)listener->env.connect_timeout_sec * 1000;
 	listener->state = ACCEPT_WAIT_CONNECT;
 	return 0;
 }
@@ -420,9 +419,9 @@ static int wait_connect(struct mpib_listener *listener)
 		MPIB_WARN("peer %s refused: %s", comm->peer_text, reason);
 		return accept_fail(listener, -ECONNABORTED, "");
 	}
-	if (r > 0 && (frame.type != MPIB_FRAME_CONNECT ||
-		      mpib_peer_qps_decode(frame.payload, frame.payload_len, &comm->remote_qps,
-					   &used) < 0))
+	if (r > 0 &&
+	    (frame.type != MPIB_FRAME_CONNECT ||
+	     mpib_peer_qps_decode(frame.payload, frame.payload_len, &comm->remote_qps, &used) < 0))
 		r = -EBADMSG;
 	if (r < 0) {
 		MPIB_WARN("peer %s went away or broke the protocol during set-up: %s",

@@ -10,18 +10,19 @@
 void mpib_log_set(ncclDebugLogger_t logger);
 ncclDebugLogger_t mpib_log_get(void);
 
-#define MPIB_LOG(level, flags, fmt, ...)                                                       \
-	do {                                                                                   \
-		ncclDebugLogger_t log_ = mpib_log_get();                                       \
-		if (log_)                                                                      \
-			log_(level, flags, __FILE__, __LINE__, "NET/MPIB : " fmt, ##__VA_ARGS__); \
+/* The format is a string literal: it is joined to the prefix. */
+#define MPIB_LOG(level, flags, ...)                                                                \
+	do {                                                                                       \
+		ncclDebugLogger_t log_ = mpib_log_get();                                           \
+		if (log_)                                                                          \
+			log_(level, flags, __FILE__, __LINE__, "NET/MPIB : " __VA_ARGS__);         \
 	} while (0)
 
 /* A problem; always shown, and kept by NCCL as the last error. */
-#define MPIB_WARN(fmt, ...) MPIB_LOG(NCCL_LOG_WARN, NCCL_ALL, fmt, ##__VA_ARGS__)
+#define MPIB_WARN(...) MPIB_LOG(NCCL_LOG_WARN, NCCL_ALL, __VA_ARGS__)
 /* What every NCCL_DEBUG=INFO user should see. */
-#define MPIB_INFO(fmt, ...) MPIB_LOG(NCCL_LOG_INFO, NCCL_INIT | NCCL_NET, fmt, ##__VA_ARGS__)
+#define MPIB_INFO(...) MPIB_LOG(NCCL_LOG_INFO, NCCL_INIT | NCCL_NET, __VA_ARGS__)
 /* Detail, shown with NCCL_DEBUG_SUBSYS=NET. */
-#define MPIB_DETAIL(fmt, ...) MPIB_LOG(NCCL_LOG_INFO, NCCL_NET, fmt, ##__VA_ARGS__)
+#define MPIB_DETAIL(...) MPIB_LOG(NCCL_LOG_INFO, NCCL_NET, __VA_ARGS__)
 
 #endif

@@ -217,7 +217,7 @@ static int mr_new(struct mpib_device *dev, unsigned int rail_mask, const struct 
 	for (rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		struct mpib_hca *hca = &dev->hca[rail];
 
-		if (!(rail_mask & 1u << rail))
+		if (!(rail_mask & mpib_rail_bit(rail)))
 			continue;
 		(void)pthread_mutex_lock(&hca->mrs->lock);
 		r = entry_get(hca->mrs, region, &mr->entry[rail]);
@@ -249,11 +249,9 @@ int mpib_mr_new(struct mpib_device *dev, unsigned int rail_mask, void *addr, siz
 int mpib_mr_new_dmabuf(struct mpib_device *dev, unsigned int rail_mask, void *addr, size_t size,
 		       uint64_t offset, int fd, struct mpib_mr **ret)
 {
-	const struct region region = { .addr = addr,
-				       .size = size,
-				       .access = MPIB_MR_ACCESS,
-				       .offset = offset,
-				       .fd = fd };
+	const struct region region = {
+		.addr = addr, .size = size, .access = MPIB_MR_ACCESS, .offset = offset, .fd = fd
+	};
 
 	if (fd < 0)
 		return -EINVAL;

@@ -20,8 +20,8 @@ struct mpib_mr {
 };
 
 /* Access for NCCL's buffers: the peer writes, relaxed ordering where the library has it. */
-#define MPIB_MR_ACCESS                                                        \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+#define MPIB_MR_ACCESS                                                                             \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_RELAXED_ORDERING)
 /* For rings whose last word announces the rest: strictly ordered. */
 #define MPIB_MR_ACCESS_RING (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)

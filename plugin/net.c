@@ -18,7 +18,8 @@
 
 static socklen_t address_len(const struct sockaddr_storage *addr)
 {
-	return addr->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+	return addr->ss_family == AF_INET ? sizeof(struct sockaddr_in)
+					  : sizeof(struct sockaddr_in6);
 }
 
 /* How well an address serves, 0 = not at all. Link-local IPv6 needs a scope that has no meaning on
@@ -32,8 +33,8 @@ static int rank(const struct ifaddrs *ifa, const char *name, uint32_t sout_ip_be
 	if (!ifa->ifa_addr || !(ifa->ifa_flags & IFF_UP))
 		return 0;
 	ipv4 = ifa->ifa_addr->sa_family == AF_INET;
-	if (!ipv4 && (ifa->ifa_addr->sa_family != AF_INET6 ||
-		      IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr)))
+	if (!ipv4 &&
+	    (ifa->ifa_addr->sa_family != AF_INET6 || IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr)))
 		return 0;
 	if (name[0])
 		return strcmp(name, ifa->ifa_name) == 0 ? 1 + ipv4 : 0;
@@ -155,9 +156,9 @@ void mpib_net_tune(int fd)
 	const struct {
 		int level, name, value;
 	} options[] = {
-		{ IPPROTO_TCP, TCP_NODELAY, 1 },       { SOL_SOCKET, SO_KEEPALIVE, 1 },
-		{ IPPROTO_TCP, TCP_KEEPIDLE, 4 },      { IPPROTO_TCP, TCP_KEEPINTVL, 2 },
-		{ IPPROTO_TCP, TCP_KEEPCNT, 3 },       { IPPROTO_TCP, TCP_USER_TIMEOUT, 10000 },
+		{ IPPROTO_TCP, TCP_NODELAY, 1 },  { SOL_SOCKET, SO_KEEPALIVE, 1 },
+		{ IPPROTO_TCP, TCP_KEEPIDLE, 4 }, { IPPROTO_TCP, TCP_KEEPINTVL, 2 },
+		{ IPPROTO_TCP, TCP_KEEPCNT, 3 },  { IPPROTO_TCP, TCP_USER_TIMEOUT, 10000 },
 	};
 
 	for (size_t k = 0; k < sizeof(options) / sizeof(options[0]); k++)

@@ -62,8 +62,8 @@ static int progress(struct mpib_comm *comm)
 		return comm->error;
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		if (comm->kind == MPIB_COUNTER_SEND ? !mpib_send_comm(comm)->pending[rail] :
-						      !(comm->data_mask & 1u << rail))
+		if (comm->kind == MPIB_COUNTER_SEND ? !mpib_send_comm(comm)->pending[rail]
+						    : !(comm->data_mask & mpib_rail_bit(rail)))
 			continue;
 		r = mpib_poll_rail(comm, rail);
 		if (mpib_unlikely(r < 0))
@@ -88,8 +88,9 @@ static int report_sizes(struct mpib_request *req, int *sizes)
 		uint64_t size = req->comm->kind == MPIB_COUNTER_SEND ? req->size : req->sizes[k];
 
 		if (size > INT_MAX)
-			return mpib_comm_fail(req->comm, -EPROTO,
-					      "a message of 2 GiB or more can't be reported to NCCL");
+			return mpib_comm_fail(
+				req->comm, -EPROTO,
+				"a message of 2 GiB or more can't be reported to NCCL");
 		sizes[k] = (int)size;
 	}
 	return 0;

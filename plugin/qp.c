@@ -44,9 +44,8 @@ static int create_one(struct mpib_comm *comm, unsigned int rail, struct ibv_srq 
 	attr.qp_state = IBV_QPS_INIT;
 	attr.port_num = (uint8_t)hca->port;
 	attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-	r = mpib_verbs_modify_qp(*ret, &attr,
-				 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					 IBV_QP_ACCESS_FLAGS);
+	r = mpib_verbs_modify_qp(
+		*ret, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	return r < 0 ? warn(comm, rail, "enter INIT", r) : 0;
 }
 

@@ -9,6 +9,12 @@ enum mpib_rail {
 	MPIB_RAIL_MAX = 2,
 };
 
+/* The rail's bit in a mask: 1 SOUT, 2 SUP. */
+static inline unsigned int mpib_rail_bit(unsigned int rail)
+{
+	return rail == MPIB_SUP ? 2u : 1u;
+}
+
 static inline const char *mpib_rail_name(unsigned int rail)
 {
 	return rail == MPIB_SOUT ? "SOUT" : "SUP";

@@ -16,11 +16,11 @@ static bool reserve_receives(struct mpib_recv_comm *recv)
 	struct mpib_comm *comm = &recv->base;
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		if (!(comm->data_mask & 1u << rail))
+		if (!(comm->data_mask & mpib_rail_bit(rail)))
 			continue;
 		if (mpib_unlikely(!mpib_srq_reserve(&comm->dev->hca[rail]))) {
 			while (rail-- > 0)
-				if (comm->data_mask & 1u << rail) {
+				if (comm->data_mask & mpib_rail_bit(rail)) {
 					recv->reserved[rail]--;
 					mpib_srq_release(&comm->dev->hca[rail]);
 				}
@@ -153,10 +153,9 @@ static int complete(struct mpib_recv_comm *recv, struct mpib_request *req, unsig
 	uint64_t *record = &recv->records[req->slot * MPIB_GROUP_MAX];
 
 	recv->row[req->slot] = NULL;
-	while (unused) {
-		unsigned int idle = unused & 1u ? MPIB_SOUT : MPIB_SUP;
-
-		unused &= ~(1u << idle);
+	for (unsigned int idle = 0; unused && idle < MPIB_RAIL_MAX; idle++) {
+		if (!(unused & mpib_rail_bit(idle)))
+			continue;
 		recv->reserved[idle]--;
 		mpib_srq_release(&comm->dev->hca[idle]);
 	}
@@ -184,7 +183,7 @@ static int on_immediate(struct mpib_recv_comm *recv, unsigned int rail, uint32_t
 {
 	struct mpib_comm *comm = &recv->base;
 	struct mpib_request *req = recv->row[mpib_imm_slot(imm)];
-	unsigned int mask = mpib_imm_mask(imm), bit = 1u << rail;
+	unsigned int mask = mpib_imm_mask(imm), bit = mpib_rail_bit(rail);
 
 	if (mpib_unlikely(!req))
 		return protocol_error(recv, rail, imm, "no receive is posted in its slot");

@@ -26,9 +26,9 @@ struct mpib_request {
 	uint8_t count;	       /* receive: messages of the group */
 	uint8_t active;	       /* 0 in the free list */
 	uint16_t slot;
-	uint32_t imm_size;	  /* receive: size field of the first immediate */
+	uint32_t imm_size;	   /* receive: size field of the first immediate */
 	struct mpib_request *mate; /* send: next message of the same group */
-	size_t size;		  /* send: bytes; receive: bytes arrived */
+	size_t size;		   /* send: bytes; receive: bytes arrived */
 
 	/* Send, while its group is collected and posted. */
 	uint64_t addr;

@@ -18,13 +18,13 @@
 
 static uint32_t cts_seq(const struct mpib_cts *cts)
 {
-	return atomic_load_explicit((_Atomic uint32_t *)(uintptr_t)&cts->seq,
-				    memory_order_acquire);
+	return atomic_load_explicit((_Atomic uint32_t *)(uintptr_t)&cts->seq, memory_order_acquire);
 }
 
 static unsigned int mask_of(size_t sout_bytes, size_t sup_bytes, uint32_t share)
 {
-	unsigned int mask = (sout_bytes ? 1u << MPIB_SOUT : 0) | (sup_bytes ? 1u << MPIB_SUP : 0);
+	unsigned int mask = (sout_bytes ? mpib_rail_bit(MPIB_SOUT) : 0) |
+			    (sup_bytes ? mpib_rail_bit(MPIB_SUP) : 0);
 
 	/* An empty message still takes one request, on the rail that isolation would choose. */
 	if (mpib_unlikely(!mask))
@@ -147,14 +147,14 @@ static void add_final(struct mpib_send_comm *send, unsigned int rail, struct bat
 {
 	struct mpib_comm *comm = &send->base;
 	struct mpib_slow_post *slow = &send->slow;
-	unsigned int leader = slow->mask & 1u << MPIB_SOUT ? MPIB_SOUT : MPIB_SUP;
+	unsigned int leader = slow->mask & mpib_rail_bit(MPIB_SOUT) ? MPIB_SOUT : MPIB_SUP;
 	uint64_t *sizes = &send->sizes[slow->slot * MPIB_GROUP_MAX];
 	uint64_t record = send->record_addr + slow->slot * MPIB_GROUP_MAX * sizeof(*sizes);
 	struct mpib_wr *wr;
 
 	wr = batch_add(batch, (uint64_t)(uintptr_t)sizes,
-		       rail == leader ? slow->count * sizeof(*sizes) : 0,
-		       comm->ring_mr->lkey[rail], record, comm->remote_qps.ring_rkey[rail]);
+		       rail == leader ? slow->count * sizeof(*sizes) : 0, comm->ring_mr->lkey[rail],
+		       record, comm->remote_qps.ring_rkey[rail]);
 	wr->wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
 	wr->wr.imm_data = htonl(mpib_imm_encode(slow->slot, slow->mask, MPIB_IMM_SIZE_RECORD));
 	slow->rail[rail].done = true;
@@ -199,7 +199,7 @@ int mpib_send_slow(struct mpib_send_comm *send)
 		unsigned int used = UINT32_MAX;
 
 		/* Batch after batch until the rail is done or its queue has no room. */
-		while (slow->mask & 1u << rail && !slow->rail[rail].done &&
+		while (slow->mask & mpib_rail_bit(rail) && !slow->rail[rail].done &&
 		       used != send->slow_used[rail][slow->rail[rail].qp]) {
 			int r;
 
@@ -208,7 +208,7 @@ int mpib_send_slow(struct mpib_send_comm *send)
 			if (r < 0)
 				return r;
 		}
-		left |= slow->mask & 1u << rail && !slow->rail[rail].done;
+		left |= slow->mask & mpib_rail_bit(rail) && !slow->rail[rail].done;
 	}
 	slow->active = left;
 	return 0;
@@ -361,7 +361,7 @@ int mpib_isend(struct mpib_comm *comm, void *data, size_t size, int tag, struct 
 		unsigned int qp = next_qp(send, rail);
 		int r;
 
-		if (!(mask & 1u << rail))
+		if (!(mask & mpib_rail_bit(rail)))
 			continue;
 		wr->wr.wr_id = req->index;
 		wr->wr.imm_data = imm;

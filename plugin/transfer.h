@@ -12,7 +12,7 @@
 
 /* wr_id of a sender's work request: the request's index, and for requests posted in a batch what
  * the batch took of the send queue. */
-#define MPIB_WR_INDEX(id)   ((unsigned int)((id) & 0xffff))
+#define MPIB_WR_INDEX(id)   ((unsigned int)((id)&0xffff))
 #define MPIB_WR_ENTRIES(id) ((unsigned int)((id) >> 16 & 0xffff))
 #define MPIB_WR_QP(id)	    ((unsigned int)((id) >> 32 & 0xff))
 #define MPIB_WR_FINAL	    (1ull << 40) /* the batch ends its row on this rail */

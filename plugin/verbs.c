@@ -42,7 +42,10 @@ static struct {
 
 static void *library;
 
-#define SYMBOL(field, name, needed) { &verbs.field, sizeof(verbs.field), name, needed }
+#define SYMBOL(field, name, needed)                                                                \
+	{                                                                                          \
+		&verbs.field, sizeof(verbs.field), name, needed                                    \
+	}
 
 static const struct {
 	void *slot;

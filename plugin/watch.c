@@ -116,9 +116,10 @@ static void *watch_main(void *arg)
 		int count = epoll_wait(watch.epoll_fd, events, EVENTS_PER_WAIT, timeout_ms);
 
 		if (count < 0 && errno != EINTR) {
-			MPIB_WARN("helper thread: epoll_wait failed (%s); peers that die are noticed "
-				  "late from here on",
-				  strerror(errno));
+			MPIB_WARN(
+				"helper thread: epoll_wait failed (%s); peers that die are noticed "
+				"late from here on",
+				strerror(errno));
 			break;
 		}
 
