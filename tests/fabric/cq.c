@@ -28,7 +28,6 @@ FAB_EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *
 	}
 	(void)pthread_mutex_init(&ch->lock, NULL);
 	TAILQ_INIT(&ch->events);
-	atomic_fetch_add(&fab_context_of(context)->objects, 1);
 	return &ch->channel;
 }
 
@@ -38,7 +37,6 @@ FAB_EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 
 	if (channel->refcnt)
 		return EBUSY;
-	atomic_fetch_sub(&fab_context_of(channel->context)->objects, 1);
 	(void)close(channel->fd);
 	(void)pthread_mutex_destroy(&ch->lock);
 	free(ch);
@@ -138,7 +136,6 @@ FAB_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, vo
 	cq->cq.cq_context = cq_context;
 	cq->cq.channel = channel;
 	cq->cq.cqe = cqe;
-	cq->cq.handle = atomic_fetch_add(&ctx->objects, 1);
 	(void)pthread_mutex_init(&cq->cq.mutex, NULL);
 	(void)pthread_cond_init(&cq->cq.cond, NULL);
 	(void)pthread_mutex_init(&cq->lock, NULL);
@@ -176,7 +173,6 @@ FAB_EXPORT int ibv_destroy_cq(struct ibv_cq *ibcq)
 	(void)pthread_mutex_destroy(&cq->lock);
 	(void)pthread_mutex_destroy(&ibcq->mutex);
 	(void)pthread_cond_destroy(&ibcq->cond);
-	atomic_fetch_sub(&ctx->objects, 1);
 	free(cq->ring);
 	free(cq);
 	return 0;

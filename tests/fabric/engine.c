@@ -150,8 +150,8 @@ static bool run_pass(void)
 		if (link->requester)
 			moved |= fab_requester_poll(link, now);
 	}
+	run_timers(now); /* before sending: a timer may have set a QP going again */
 	moved |= send_turn();
-	run_timers(now);
 	return moved;
 }
 

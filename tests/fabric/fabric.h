@@ -48,7 +48,6 @@ struct fab_device {
 struct fab_context {
 	uint32_t dev;		      /* index in fab_config.dev */
 	LIST_ENTRY(fab_context) node; /* engine lock */
-	_Atomic uint32_t objects;     /* PDs, CQs and channels alive */
 	pthread_mutex_t event_lock;
 	pthread_cond_t event_cond;    /* an event was acknowledged */
 	struct fab_event_list events; /* event_lock; not yet given out */

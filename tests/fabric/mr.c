@@ -31,7 +31,6 @@ FAB_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	if (!pd)
 		return NULL;
 	pd->pd.context = context;
-	pd->pd.handle = atomic_fetch_add(&ctx->objects, 1);
 	return &pd->pd;
 }
 
@@ -45,7 +44,6 @@ FAB_EXPORT int ibv_dealloc_pd(struct ibv_pd *ibpd)
 		return err;
 	if (atomic_load(&pd->objects))
 		return EBUSY;
-	atomic_fetch_sub(&ctx->objects, 1);
 	free(pd);
 	return 0;
 }
@@ -71,7 +69,7 @@ static int key_new(struct fab_mr *mr, uint32_t *ret_key)
 	fab.mr_next++;
 	fab.mrs[at] = mr;
 	fab.mr_count++;
-	*ret_key = (at + 1) << 8 | ((fab.mr_next * 37) & 0xff);
+	*ret_key = (at + 1) << 8 | ((fab.mr_next * 37 + fab.meeting.slot) & 0xff);
 	return 0;
 }
 

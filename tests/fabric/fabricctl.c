@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fabricctl: looks at a fabric and makes faults in it while programs run. It writes the shared
+ * state and wakes the processes; MPIB_FABRIC and MPIB_FABRIC_DIR say which fabric, as for the
+ * library. */
+#include "tests/fabric/state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/macros.h"
+
+static struct fab_meeting meeting;
+
+/* A visitor makes the process's thread look at the log; it needs nothing from the visit. */
+static void wake_all(void)
+{
+	for (uint32_t slot = 1; slot < FAB_PROCS_MAX; slot++) {
+		int fd;
+
+		if (!fab_meeting_alive(&meeting, slot))
+			continue;
+		fd = fab_meeting_connect(&meeting, slot);
+		if (fd >= 0)
+			(void)close(fd);
+	}
+}
+
+static void tell(enum fab_log_kind kind, uint32_t dev, uint32_t arg)
+{
+	fab_state_log_add(meeting.state, kind, dev, arg);
+	wake_all();
+}
+
+static int number(const char *text, uint64_t *ret_number)
+{
+	char *end;
+
+	errno = 0;
+	*ret_number = strtoull(text, &end, 0);
+	if (text[0] < '0' || text[0] > '9' || *end || errno) {
+		(void)fprintf(stderr, "fabricctl: '%s' is not a number\n", text);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* "NODE/DEVICE" to the device's index. */
+static int device(const char *text, uint32_t *ret_dev)
+{
+	const struct fab_config *conf = &meeting.state->conf;
+	char name[2 * FAB_NAME_MAX];
+
+	for (uint32_t d = 0; d < conf->devs; d++) {
+		(void)snprintf(name, sizeof(name), "%s/%s", conf->node[conf->dev[d].node].name,
+			       conf->dev[d].name);
+		if (strcmp(name, text) == 0) {
+			*ret_dev = d;
+			return 0;
+		}
+	}
+	(void)fprintf(stderr, "fabricctl: no device '%s' (NODE/DEVICE)\n", text);
+	return -ENODEV;
+}
+
+static int cmd_port(uint32_t dev, char **args)
+{
+	uint32_t up = strcmp(args[0], "up") == 0;
+
+	if (!up && strcmp(args[0], "down") != 0)
+		return -EINVAL;
+	if (atomic_exchange(&meeting.state->dev[dev].port_up, up) != up)
+		tell(FAB_LOG_PORT, dev, up);
+	return 0;
+}
+
+static int cmd_rate(uint32_t dev, char **args)
+{
+	uint64_t rate;
+
+	if (number(args[0], &rate) < 0)
+		return -EINVAL;
+	atomic_store(&meeting.state->dev[dev].rate, rate);
+	tell(FAB_LOG_SETTINGS, dev, 0);
+	return 0;
+}
+
+static int cmd_latency(uint32_t dev, char **args)
+{
+	uint64_t usec;
+
+	if (number(args[0], &usec) < 0 || usec > 60 * 1000 * 1000)
+		return -EINVAL;
+	atomic_store(&meeting.state->dev[dev].latency_ns, usec * 1000);
+	tell(FAB_LOG_SETTINGS, dev, 0);
+	return 0;
+}
+
+static int cmd_delay(uint32_t dev, char **args)
+{
+	struct fab_state_dev *state = &meeting.state->dev[dev];
+	uint64_t min, max, seed = 1;
+
+	if (number(args[0], &min) < 0 || number(args[1], &max) < 0 ||
+	    (args[2] && number(args[2], &seed) < 0) || min > max || max > 60 * 1000 * 1000)
+		return -EINVAL;
+	atomic_store(&state->delay_seed, (uint32_t)seed);
+	atomic_store(&state->delay_min_ns, min * 1000);
+	atomic_store(&state->delay_max_ns, max * 1000);
+	return 0;
+}
+
+static int errno_of(const char *name)
+{
+	for (int e = 1; e < 134; e++) {
+		const char *known = strerrorname_np(e);
+
+		if (known && strcmp(known, name) == 0)
+			return e;
+	}
+	(void)fprintf(stderr, "fabricctl: unknown error '%s'\n", name);
+	return -EINVAL;
+}
+
+static int cmd_fail(uint32_t dev, char **args)
+{
+	uint64_t count = 1, skip = 0;
+	int err = errno_of(args[1]);
+
+	if (err < 0 || (args[2] && number(args[2], &count) < 0) ||
+	    (args[2] && args[3] && number(args[3], &skip) < 0) || count > 0xffffff ||
+	    skip > 0xffffff)
+		return -EINVAL;
+	for (unsigned int v = 0; v < FAB_VERB_MAX; v++) {
+		if (strcmp(fab_verb_name(v), args[0]) == 0) {
+			atomic_store(&meeting.state->dev[dev].fail[v],
+				     skip << 40 | count << 16 | (uint64_t)err);
+			return 0;
+		}
+	}
+	(void)fprintf(stderr, "fabricctl: unknown verb '%s'; known are:", args[0]);
+	for (unsigned int v = 0; v < FAB_VERB_MAX; v++)
+		(void)fprintf(stderr, " %s", fab_verb_name(v));
+	(void)fprintf(stderr, "\n");
+	return -EINVAL;
+}
+
+static int cmd_gid(uint32_t dev, char **args)
+{
+	struct fab_gid gid;
+	uint64_t index;
+
+	if (number(args[0], &index) < 0 || index >= FAB_GIDS_MAX ||
+	    fab_gid_parse(args[1], &gid) < 0)
+		return -EINVAL;
+	fab_state_gid_set(&meeting.state->dev[dev], (unsigned int)index, &gid);
+	tell(FAB_LOG_GID, dev, (uint32_t)index);
+	return 0;
+}
+
+static int cmd_kill(uint32_t dev, char **args)
+{
+	(void)args;
+	if (!atomic_exchange(&meeting.state->dev[dev].dead, 1))
+		tell(FAB_LOG_DEAD, dev, 0);
+	return 0;
+}
+
+static int cmd_reset(uint32_t dev, char **args)
+{
+	struct fab_state_dev *state = &meeting.state->dev[dev];
+	const struct fab_dev_conf *conf = &meeting.state->conf.dev[dev];
+
+	(void)args;
+	atomic_store(&state->rate, conf->rate);
+	atomic_store(&state->latency_ns, conf->latency_ns);
+	atomic_store(&state->delay_max_ns, 0);
+	atomic_store(&state->delay_min_ns, 0);
+	atomic_store(&state->dead, 0);
+	for (unsigned int v = 0; v < FAB_VERB_MAX; v++)
+		atomic_store(&state->fail[v], 0);
+	for (unsigned int g = 0; g < FAB_GIDS_MAX; g++)
+		fab_state_gid_set(state, g, &conf->gid[g]);
+	if (!atomic_exchange(&state->port_up, 1))
+		tell(FAB_LOG_PORT, dev, 1);
+	return 0;
+}
+
+static void show_gid(const struct fab_gid *gid, unsigned int index)
+{
+	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+	bool ipv4 = memcmp(gid->raw, mapped, 12) == 0;
+	char text[INET6_ADDRSTRLEN];
+
+	if (gid->type == FAB_GID_NONE ||
+	    !inet_ntop(ipv4 ? AF_INET : AF_INET6, ipv4 ? gid->raw + 12 : gid->raw, text,
+		       sizeof(text)))
+		return;
+	(void)printf("  gid %u %s/%s\n", index, text, gid->type == FAB_GID_V2 ? "v2" : "v1");
+}
+
+static int cmd_show(uint32_t dev, char **args)
+{
+	struct fab_state_dev *state = &meeting.state->dev[dev];
+	const struct fab_config *conf = &meeting.state->conf;
+	struct fab_gid gid;
+
+	(void)args;
+	(void)printf("%s/%s port %s%s rate %" PRIu64 " latency_us %" PRIu64 " tx_bytes %" PRIu64
+		     " rx_bytes %" PRIu64 "\n",
+		     conf->node[conf->dev[dev].node].name, conf->dev[dev].name,
+		     atomic_load(&state->port_up) ? "up" : "down",
+		     atomic_load(&state->dead) ? " dead" : "", atomic_load(&state->rate),
+		     atomic_load(&state->latency_ns) / 1000, atomic_load(&state->tx_bytes),
+		     atomic_load(&state->rx_bytes));
+	for (unsigned int g = 0; g < FAB_GIDS_MAX; g++) {
+		fab_state_gid_get(state, g, &gid);
+		show_gid(&gid, g);
+	}
+	return 0;
+}
+
+static void show_processes(void)
+{
+	for (uint32_t slot = 1; slot < FAB_PROCS_MAX; slot++) {
+		struct fab_state_proc *proc = &meeting.state->proc[slot];
+		uint32_t node = atomic_load(&proc->node);
+
+		if (node && fab_meeting_alive(&meeting, slot))
+			(void)printf("process %u node %s QP numbers from 0x%x\n",
+				     atomic_load(&proc->pid),
+				     meeting.state->conf.node[node - 1].name, slot << FAB_QPN_BITS);
+	}
+}
+
+static const struct command {
+	const char *name;
+	int (*run)(uint32_t dev, char **args);
+	int min, max; /* words after the device */
+	const char *help;
+} commands[] = {
+	{ "port", cmd_port, 1, 1, "NODE/DEV up|down" },
+	{ "rate", cmd_rate, 1, 1, "NODE/DEV BYTES_A_SECOND (0: no limit)" },
+	{ "latency", cmd_latency, 1, 1, "NODE/DEV MICROSECONDS (one way)" },
+	{ "delay", cmd_delay, 2, 3, "NODE/DEV MIN_US MAX_US [SEED] (completions, QP by QP)" },
+	{ "fail", cmd_fail, 2, 4, "NODE/DEV VERB ERRNO [COUNT [SKIP]]" },
+	{ "gid", cmd_gid, 2, 2, "NODE/DEV INDEX ADDRESS/v1|ADDRESS/v2|-" },
+	{ "kill", cmd_kill, 0, 0, "NODE/DEV (for good, until reset)" },
+	{ "reset", cmd_reset, 0, 0, "[NODE/DEV] (as configured)" },
+	{ "show", cmd_show, 0, 0, "[NODE/DEV]" },
+};
+
+static int usage(void)
+{
+	(void)fprintf(stderr, "usage: fabricctl COMMAND ...\n");
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(commands); k++)
+		(void)fprintf(stderr, "  %-8s %s\n", commands[k].name, commands[k].help);
+	(void)fprintf(stderr, "  %-8s %s\n", "drop", "QPN (to the error state)");
+	return 2;
+}
+
+static int run(const struct command *command, int argc, char **argv)
+{
+	uint32_t dev;
+	int r = 0;
+
+	if (argc == 2 && command->max == 0 && command->run != cmd_kill) {
+		for (dev = 0; dev < meeting.state->conf.devs; dev++)
+			(void)command->run(dev, NULL);
+		if (command->run == cmd_show)
+			show_processes();
+		return 0;
+	}
+	if (argc < 3 || argc - 3 < command->min || argc - 3 > command->max)
+		return usage();
+	if (device(argv[2], &dev) < 0)
+		return 1;
+	r = command->run(dev, argv + 3);
+	if (r == -EINVAL)
+		(void)fprintf(stderr, "fabricctl: usage: %s %s\n", command->name, command->help);
+	return r < 0 ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct fab_config conf;
+	char err[256];
+	uint64_t qpn;
+	int r;
+
+	if (argc < 2)
+		return usage();
+	r = fab_env_config(&conf, err, sizeof(err));
+	if (r < 0) {
+		(void)fprintf(stderr, "fabricctl: %s: %s\n", getenv("MPIB_FABRIC"), err);
+		return 1;
+	}
+	r = fab_meeting_open(&conf, &meeting);
+	if (r < 0) {
+		(void)fprintf(stderr, "fabricctl: can't open the fabric: %s\n", strerror(-r));
+		return 1;
+	}
+	if (strcmp(argv[1], "drop") == 0) {
+		if (argc != 3 || number(argv[2], &qpn) < 0)
+			return usage();
+		tell(FAB_LOG_DROP_QP, 0, (uint32_t)qpn);
+		return 0;
+	}
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(commands); k++)
+		if (strcmp(argv[1], commands[k].name) == 0)
+			return run(&commands[k], argc, argv);
+	return usage();
+}
