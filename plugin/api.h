@@ -31,10 +31,10 @@ ncclResult_t mpib_api_init_legacy(ncclDebugLogger_t logger);
 ncclResult_t mpib_api_finalize(void *ctx);
 
 ncclResult_t mpib_api_devices(int *ndev);
-ncclResult_t mpib_api_properties(int dev, struct mpib_properties *ret);
+ncclResult_t mpib_api_properties(int index, struct mpib_properties *ret);
 /* @traffic_class: NCCL's, or -1. */
-ncclResult_t mpib_api_listen(void *ctx, int dev, void *handle, void **listen_comm);
-ncclResult_t mpib_api_connect(int dev, int traffic_class, void *handle, void **send_comm);
+ncclResult_t mpib_api_listen(void *ctx, int index, void *handle, void **listen_comm);
+ncclResult_t mpib_api_connect(int index, int traffic_class, void *handle, void **send_comm);
 ncclResult_t mpib_api_accept(void *listen_comm, void **recv_comm);
 int mpib_api_traffic_class(void *ctx);
 

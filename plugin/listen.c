@@ -68,9 +68,9 @@ static struct mpib_listener *all_listeners;
 
 /* ---- helper thread -------------------------------------------------------------------------- */
 
-static void candidate_free(struct candidate *candidate)
+static void candidate_free(struct mpib_listener *listener, struct candidate *candidate)
 {
-	struct candidate **at = &candidate->listener->candidates;
+	struct candidate **at = &listener->candidates;
 
 	while (*at != candidate)
 		at = &(*at)->next;
@@ -89,7 +89,7 @@ static void drop_stranger(struct candidate *candidate, const char *why)
 			  "later ones are dropped silently",
 			  listener->address, why);
 	listener->told_stranger = true;
-	candidate_free(candidate);
+	candidate_free(listener, candidate);
 }
 
 /* The expected peer, but no connection can come of it: accept() returns the error. */
@@ -111,7 +111,7 @@ static void take_peer(struct candidate *candidate, const struct mpib_peer *hello
 	mpib_watch_del(&listener->watch);
 	listener->state = ACCEPT_HAVE_PEER;
 	while (listener->candidates)
-		candidate_free(listener->candidates);
+		candidate_free(listener, listener->candidates);
 }
 
 /* One frame from somebody. Returns true where the candidate still exists. */
@@ -149,7 +149,7 @@ static bool on_frame(struct candidate *candidate, const struct mpib_frame *frame
 		take_peer(candidate, &hello);
 		return false;
 	}
-	candidate_free(candidate);
+	candidate_free(listener, candidate);
 	return false;
 }
 
@@ -199,7 +199,7 @@ static void new_candidate(struct mpib_listener *listener, int fd)
 	candidate->watch.on_event = on_candidate;
 	if (mpib_ctl_send(&candidate->ctl, MPIB_FRAME_GREETING, NULL, 0) < 0 ||
 	    mpib_watch_add(&candidate->watch, EPOLLIN) < 0)
-		candidate_free(candidate);
+		candidate_free(listener, candidate);
 }
 
 static void on_listener(struct mpib_watch_item *item, uint32_t events)
@@ -314,7 +314,7 @@ void mpib_listener_free(struct mpib_listener *listener)
 	if (listener->next)
 		listener->next->link = listener->link;
 	while (listener->candidates)
-		candidate_free(listener->candidates);
+		candidate_free(listener, listener->candidates);
 	mpib_watch_tick_del(&listener->tick);
 	mpib_watch_del(&listener->watch);
 	mpib_watch_unlock();
