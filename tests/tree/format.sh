@@ -9,10 +9,11 @@ tool=$(command -v "clang-format-$version" || command -v clang-format) ||
 	skip "clang-format is not installed"
 "$tool" --version | grep -q "version $version\." || skip "$("$tool" --version), not $version"
 
-count=0
-for file in $(tree_files | grep -E '\.[ch]$'); do
-	"$tool" --dry-run -Werror "$file" 2>/dev/null || bad "$file: run clang-format -i"
-	count=$((count + 1))
+files=$(tree_files | grep -E '\.[ch]$')
+off=$(printf '%s\n' "$files" | xargs -d '\n' "$tool" --dry-run -Werror 2>&1 |
+	sed -n 's/^\([^:]*\.[ch]\):[0-9]*:[0-9]*: error:.*/\1/p' | sort -u)
+for file in $off; do
+	bad "$file: run clang-format -i"
 done
 
-finish "$count"
+finish "$(printf '%s\n' "$files" | grep -c .)"

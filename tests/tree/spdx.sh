@@ -4,11 +4,13 @@
 # tools in dot files, and data that tests feed to the product byte by byte.
 . "$(dirname "$0")/lib.sh"
 
-count=0
-for file in $(tree_files | grep -Ev '^LICENSE$|(^|/)\.[^/]*$|/(corpus|museum)/|\.json$'); do
-	head -n 5 "$file" | grep -q 'SPDX-License-Identifier: Apache-2\.0' ||
-		bad "$file: no SPDX-License-Identifier: Apache-2.0 in its first lines"
-	count=$((count + 1))
+files=$(tree_files | grep -Ev '^LICENSE$|(^|/)\.[^/]*$|/(corpus|museum)/|\.json$')
+lacking=$(printf '%s\n' "$files" | xargs -d '\n' awk '
+	FNR == 1 { if (name && !said) print name; name = FILENAME; said = 0 }
+	FNR <= 5 && /SPDX-License-Identifier: Apache-2\.0/ { said = 1 }
+	END { if (name && !said) print name }')
+for file in $lacking; do
+	bad "$file: no SPDX-License-Identifier: Apache-2.0 in its first lines"
 done
 
-finish "$count"
+finish "$(printf '%s\n' "$files" | grep -c .)"

@@ -6,15 +6,16 @@
 # In pieces, so that this file doesn't contain them.
 later="TO""DO|FIX""ME|X""XX|HA""CK|place""holder"
 
-count=0
-for file in $(tree_files | grep -Ev '^LICENSE$|/(corpus|museum)/'); do
-	if grep -nEw "$later" "$file" /dev/null; then
-		bad "$file: says that something is left to do"
-	fi
-	if grep -nE '[[:blank:]]+$' "$file" /dev/null; then
-		bad "$file: blanks at the end of a line"
-	fi
-	count=$((count + 1))
-done
+files=$(tree_files | grep -Ev '^LICENSE$|/(corpus|museum)/')
 
-finish "$count"
+# look PATTERN WHY
+look() {
+	found=$(printf '%s\n' "$files" | xargs -d '\n' grep -nE "$1" /dev/null)
+	[ -z "$found" ] || bad "$2:
+$found"
+}
+
+look "\\b($later)\\b" "says that something is left to do"
+look '[[:blank:]]+$' "blanks at the end of a line"
+
+finish "$(printf '%s\n' "$files" | grep -c .)"
