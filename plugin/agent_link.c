@@ -2,16 +2,13 @@
 #include "plugin/agent_link.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -19,6 +16,7 @@
 #include "common/ipv4.h"
 #include "common/wire.h"
 #include "plugin/clock.h"
+#include "plugin/hint_table.h"
 #include "plugin/log.h"
 #include "plugin/watch.h"
 
@@ -41,12 +39,7 @@ static struct {
 	struct mpib_env env;
 	struct mpib_watch_tick tick;
 
-	/* The mapped table. */
-	const struct mpib_hint_header *table;
-	size_t table_size;
-	uint32_t table_entries;
-	dev_t table_dev;
-	ino_t table_ino;
+	struct mpib_hint_table table;
 	uint32_t generation, heartbeat;
 	uint64_t beat_ms; /* when the heartbeat was last seen to move */
 	bool stale;
@@ -71,74 +64,25 @@ static struct {
 
 static void disconnect(void);
 
-/* ---- the hint table ------------------------------------------------------------------------ */
+/* ---- shares of the connections ----------------------------------------------------------------
+ */
 
-static void unmap_table(void)
-{
-	if (agent.table)
-		(void)munmap((void *)(uintptr_t)agent.table, agent.table_size);
-	agent.table = NULL;
-}
-
-/* Maps the table at its path. The old one, if any, is replaced only by a good one, and stays mapped
- * where connections may still read it. */
+/* Maps the table, or maps it again. The old mapping stays where connections may still read it; that
+ * is a page or two for each time that somebody replaced the file by hand. */
 static int map_table(void)
 {
-	char path[PATH_MAX + 16];
-	const struct mpib_hint_header *table;
-	struct stat st;
-	uint32_t entries;
-	int fd, r;
+	struct mpib_hint_table table;
+	int r = mpib_hint_table_map(agent.env.agent_dir, &table);
 
-	(void)snprintf(path, sizeof(path), "%s/%s", agent.env.agent_dir, MPIB_HINTS_NAME);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) < 0) {
-		r = -errno;
-		goto out;
-	}
-	r = -EBADMSG;
-	if (!S_ISREG(st.st_mode) || st.st_size < (off_t)MPIB_HINTS_SIZE(1) ||
-	    st.st_size > (off_t)MPIB_HINTS_SIZE(MPIB_HINT_ENTRIES_MAX))
-		goto out;
-
-	table = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	if (table == MAP_FAILED) {
-		r = -errno;
-		goto out;
-	}
-	entries = mpib_hint_load(&table->max_entries);
-	if (mpib_hint_load(&table->magic) != MPIB_HINT_MAGIC || entries == 0 ||
-	    entries > MPIB_HINT_ENTRIES_MAX) {
-		(void)munmap((void *)(uintptr_t)table, (size_t)st.st_size);
-		goto out;
-	}
-	if (MPIB_HINTS_SIZE(entries) > (size_t)st.st_size)
-		entries = (uint32_t)(((size_t)st.st_size - sizeof(*table)) /
-				     sizeof(struct mpib_hint_entry));
-
+	if (r < 0)
+		return r;
 	if (!agent.regs)
-		unmap_table();
+		mpib_hint_table_unmap(&agent.table);
 	agent.table = table;
-	agent.table_size = (size_t)st.st_size;
-	agent.table_entries = entries;
-	agent.table_dev = st.st_dev;
-	agent.table_ino = st.st_ino;
-	agent.generation = mpib_hint_load(&table->generation);
-	agent.heartbeat = mpib_hint_load(&table->heartbeat);
+	agent.generation = mpib_hint_load(&table.header->generation);
+	agent.heartbeat = mpib_hint_load(&table.header->heartbeat);
 	agent.beat_ms = mpib_now_ms();
-	r = 0;
-out:
-	(void)close(fd);
-	return r;
-}
-
-static const struct mpib_hint_entry *slot_entry(uint32_t slot)
-{
-	const struct mpib_hint_entry *entries = (const void *)(agent.table + 1);
-
-	return agent.table && slot < agent.table_entries ? &entries[slot] : NULL;
+	return 0;
 }
 
 static void publish(struct mpib_agent_reg *reg)
@@ -184,14 +128,7 @@ static void set_stale(bool stale)
 /* The directory may have been made anew by hand: follow the file that is there now. */
 static void remap_if_replaced(void)
 {
-	char path[PATH_MAX + 16];
-	struct stat st;
-
-	(void)snprintf(path, sizeof(path), "%s/%s", agent.env.agent_dir, MPIB_HINTS_NAME);
-	if (lstat(path, &st) < 0)
-		return;
-	if (agent.table && st.st_dev == agent.table_dev && st.st_ino == agent.table_ino &&
-	    st.st_size == (off_t)agent.table_size)
+	if (mpib_hint_table_is_current(agent.env.agent_dir, &agent.table))
 		return;
 	if (map_table() == 0)
 		disconnect(); /* slots of the new table come with a new registration */
@@ -201,10 +138,10 @@ static void look_at_table(uint64_t now_ms)
 {
 	uint32_t beat, generation;
 
-	if (!agent.table)
+	if (!agent.table.header)
 		return;
-	beat = mpib_hint_load(&agent.table->heartbeat);
-	generation = mpib_hint_load(&agent.table->generation);
+	beat = mpib_hint_load(&agent.table.header->heartbeat);
+	generation = mpib_hint_load(&agent.table.header->generation);
 	if (beat != agent.heartbeat || generation != agent.generation) {
 		agent.heartbeat = beat;
 		agent.generation = generation;
@@ -295,17 +232,17 @@ static void registered(struct mpib_agent_reg *reg, const struct mpib_wire_msg *m
 
 	switch (msg->status) {
 	case MPIB_STATUS_OK:
-		entry = slot_entry(msg->hint_slot);
+		entry = mpib_hint_table_slot(&agent.table, msg->hint_slot);
 		if (!entry) {
 			/* A larger table than the one mapped: look at the file again. */
 			(void)map_table();
-			entry = slot_entry(msg->hint_slot);
+			entry = mpib_hint_table_slot(&agent.table, msg->hint_slot);
 		}
 		if (!entry) {
 			reg->error = -EPROTO;
 			set_state(reg, MPIB_REG_FAILED);
 			MPIB_WARN("agent gave slot %u of a table of %u: update mpib-agentd",
-				  msg->hint_slot, agent.table_entries);
+				  msg->hint_slot, agent.table.entries);
 			return;
 		}
 		reg->slot = msg->hint_slot;
@@ -467,7 +404,7 @@ static void pump(void)
 		return;
 	if (agent.sock.fd < 0 && connect_socket() < 0)
 		return;
-	if (!agent.table && map_table() < 0)
+	if (!agent.table.header && map_table() < 0)
 		return;
 
 	while (agent.leaving_len) {
@@ -531,7 +468,7 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 	look_at_registrations(now_ms);
 	pump();
 	look_at_table(now_ms);
-	if (agent.sock.fd < 0 && !agent.told_gone && agent.table) {
+	if (agent.sock.fd < 0 && !agent.told_gone && agent.table.header) {
 		agent.told_gone = true;
 		MPIB_INFO("agent is gone: the last shares hold until it returns");
 	}
@@ -550,7 +487,7 @@ int mpib_agent_link_open(const struct mpib_env *env)
 	if (r == 0)
 		r = connect_socket();
 	if (r < 0 && !env->agent_optional) {
-		unmap_table();
+		mpib_hint_table_unmap(&agent.table);
 		mpib_watch_unlock();
 		MPIB_WARN("MPIB_MODE=1 needs mpib-agentd, and none serves %s (%s): systemctl start "
 			  "mpib-agentd, or set MPIB_AGENT_OPTIONAL=1 or MPIB_MODE=0",
@@ -586,7 +523,7 @@ void mpib_agent_link_close(void)
 				read_answers();
 		}
 		disconnect();
-		unmap_table();
+		mpib_hint_table_unmap(&agent.table);
 		free(agent.leaving);
 		agent.leaving = NULL;
 		agent.leaving_len = agent.leaving_capacity = 0;
