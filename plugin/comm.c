@@ -203,6 +203,42 @@ void mpib_comm_qps(const struct mpib_comm *comm, struct mpib_peer_qps *ret)
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
+/* Peers whose SUP could not be resolved lately. The kernel takes a second to find that out, inside
+ * the call; the next connections to the same peer shouldn't wait for it again. */
+#define UNREACHABLE_MS	60000
+#define UNREACHABLE_MAX 64
+
+static struct {
+	uint32_t local_be, remote_be;
+	uint64_t until_ms;
+} unreachable[UNREACHABLE_MAX]; /* under the watch lock */
+
+static bool known_unreachable(const struct mpib_comm *comm)
+{
+	const uint64_t now = mpib_now_ms();
+	bool found = false;
+
+	mpib_watch_lock();
+	for (unsigned int k = 0; k < UNREACHABLE_MAX && !found; k++)
+		found = unreachable[k].until_ms > now &&
+			unreachable[k].local_be == comm->local.rail[MPIB_SUP].ipv4_be &&
+			unreachable[k].remote_be == comm->remote.rail[MPIB_SUP].ipv4_be;
+	mpib_watch_unlock();
+	return found;
+}
+
+static void remember_unreachable(const struct mpib_comm *comm)
+{
+	static unsigned int next;
+
+	mpib_watch_lock();
+	unreachable[next].local_be = comm->local.rail[MPIB_SUP].ipv4_be;
+	unreachable[next].remote_be = comm->remote.rail[MPIB_SUP].ipv4_be;
+	unreachable[next].until_ms = mpib_now_ms() + UNREACHABLE_MS;
+	next = (next + 1) % UNREACHABLE_MAX;
+	mpib_watch_unlock();
+}
+
 void mpib_comm_drop_sup(struct mpib_comm *comm, const char *who)
 {
 	char local[MPIB_IPV4_TEXT_MAX], remote[MPIB_IPV4_TEXT_MAX];
@@ -291,8 +327,14 @@ int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env)
 				  comm->nqps[rail], mpib_rail_name(rail), remote->qps[rail]);
 			return -EPROTO;
 		}
-		r = mpib_qps_connect(comm, rail, env);
+		if (rail == MPIB_SUP && may_drop && comm->nqps[rail] && known_unreachable(comm))
+			r = -EHOSTUNREACH;
+		else
+			r = mpib_qps_connect(comm, rail, env);
+		if (r < 0 && !mpib_qps_unreachable(r))
+			return r;
 		if (r < 0 && rail == MPIB_SUP && may_drop) {
+			remember_unreachable(comm);
 			mpib_comm_drop_sup(comm, "this end");
 		} else if (r < 0) {
 			MPIB_WARN("%s rail %s doesn't reach %s: %s; check addresses, routes and "

@@ -37,6 +37,7 @@ struct connecting {
 static struct {
 	struct connecting **slot;
 	uint32_t count, used;
+	uint32_t hint; /* where a free slot is likely: thousands of connects stay linear */
 } table;
 
 /* Second half of the handle: who works on it. */
@@ -86,10 +87,11 @@ static int insert(struct connecting *c)
 		index = table.count;
 		table.count = count;
 	} else {
-		for (index = 0; table.slot[index]; index++)
-			;
+		for (index = table.hint % table.count; table.slot[index];)
+			index = (index + 1) % table.count;
 	}
 	table.slot[index] = c;
+	table.hint = index + 1;
 	table.used++;
 	c->index = index;
 	mpib_watch_unlock();
@@ -107,6 +109,7 @@ static void connecting_free(struct connecting *c)
 	if (c->index < table.count && table.slot[c->index] == c) {
 		table.slot[c->index] = NULL;
 		table.used--;
+		table.hint = c->index;
 	}
 	mpib_watch_unlock();
 	mpib_comm_free(c->comm);

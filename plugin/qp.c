@@ -108,7 +108,7 @@ int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpi
 	for (unsigned int k = 0; k < comm->nqps[rail]; k++) {
 		int r = to_rtr(comm, rail, k, env);
 
-		if (r == -EHOSTUNREACH || r == -ENETUNREACH || r == -ETIMEDOUT)
+		if (mpib_qps_unreachable(r))
 			return r;
 		if (r < 0)
 			return warn(comm, rail, "enter RTR", r);

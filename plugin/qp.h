@@ -4,13 +4,21 @@
 #ifndef MPIB_PLUGIN_QP_H
 #define MPIB_PLUGIN_QP_H
 
+#include <errno.h>
+
 #include "plugin/comm.h"
 
 /* Creates the rail's comm->nqps QPs in INIT; those made are in comm->qp also on failure. */
 int mpib_qps_create(struct mpib_comm *comm, unsigned int rail, struct ibv_srq *srq);
 
-/* Connects the rail's QPs to the peer's and moves them to RTS. Silent where the peer can't be
- * resolved (-EHOSTUNREACH, -ENETUNREACH, -ETIMEDOUT): the caller knows whether that matters. */
+/* What RTR returns where the peer's address can't be resolved on this rail. */
+static inline bool mpib_qps_unreachable(int r)
+{
+	return r == -EHOSTUNREACH || r == -ENETUNREACH || r == -ETIMEDOUT;
+}
+
+/* Connects the rail's QPs to the peer's and moves them to RTS. Silent where the peer is
+ * unreachable: the caller knows whether that matters. */
 int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpib_env *env);
 
 void mpib_qps_destroy(struct mpib_comm *comm, unsigned int rail);
