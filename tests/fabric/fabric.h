@@ -340,7 +340,13 @@ void fab_fault_log(void);			 /* engine lock: acts on new log entries */
 
 /* gpu.c */
 bool fab_gpu_pointer(const void *ptr); /* device memory, and gpu = yes */
+void fab_gpu_copy(bool in, uint64_t device, void *host, size_t len); /* engine lock */
+
+/* access.c: engine lock. */
 void fab_copy_in(const struct fab_mr *mr, uint8_t *to, const void *from, size_t len);
 void fab_copy_out(const struct fab_mr *mr, void *to, const uint8_t *from, size_t len);
+/* Adds, or compares and swaps, the 8 bytes at @at; the old value. */
+uint64_t fab_run_atomic(const struct fab_mr *mr, uint8_t *at, bool add, uint64_t compare_add,
+			uint64_t swap);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between rings and registered memory. Host memory is written in ascending order with its
- * last word last, as a NIC writes it: programs may poll on it. Device memory goes through the CUDA
- * driver, found with dlopen when the configuration says `gpu = yes`. */
+/* Device memory: told apart from host memory, and copied to and from by the CUDA driver, which is
+ * found with dlopen when the configuration says `gpu = yes`. Copies run on a stream of our own that
+ * waits for nothing else, in the primary context that CUDA programs use. */
 #include "tests/fabric/fabric.h"
 
 #include <dlfcn.h>
@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define ASCENDING_MAX 512 /* bytes at the end that are written word by word */
 
 /* The part of the CUDA driver's interface that is used; names and values are the driver's. */
 #define CU_POINTER_ATTRIBUTE_CONTEXT	    1
@@ -100,7 +98,7 @@ static void *enter(uint64_t ptr)
 }
 
 /* Memory that was freed under a live registration: a NIC would write to pages that nobody sees. */
-static void gpu_copy(bool in, uint64_t device, void *host, size_t len)
+void fab_gpu_copy(bool in, uint64_t device, void *host, size_t len)
 {
 	void *stream = enter(device), *popped;
 
@@ -115,68 +113,4 @@ static void gpu_copy(bool in, uint64_t device, void *host, size_t len)
 		(void)cuda.to_host(host, device, len, stream);
 	(void)cuda.stream_wait(stream);
 	(void)cuda.context_pop(&popped);
-}
-
-/* ThreadSanitizer must not see the engine's accesses to a program's memory: a NIC's aren't seen
- * either, and what orders them is the completion. */
-#if defined(__SANITIZE_THREAD__)
-#define NIC_ACCESS __attribute__((no_sanitize_thread, noinline))
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define NIC_ACCESS __attribute__((no_sanitize("thread"), noinline))
-#endif
-#endif
-
-#ifdef NIC_ACCESS
-NIC_ACCESS static void copy_bulk(uint8_t *to, const uint8_t *from, size_t len)
-{
-	for (size_t k = 0; k < len; k++)
-		((volatile uint8_t *)to)[k] = ((const volatile uint8_t *)from)[k];
-}
-#else
-#define NIC_ACCESS
-static void copy_bulk(uint8_t *to, const uint8_t *from, size_t len)
-{
-	memcpy(to, from, len);
-}
-#endif
-
-NIC_ACCESS static void copy_ascending(uint8_t *to, const uint8_t *from, size_t len)
-{
-	while (len && (uintptr_t)to % 8) {
-		*(volatile uint8_t *)to++ = *from++;
-		len--;
-	}
-	for (; len >= 8; len -= 8, to += 8, from += 8) {
-		uint64_t word;
-
-		__builtin_memcpy(&word, from, 8);
-		__atomic_store_n((uint64_t *)to, word, __ATOMIC_RELEASE);
-	}
-	while (len--)
-		*(volatile uint8_t *)to++ = *from++;
-}
-
-void fab_copy_in(const struct fab_mr *mr, uint8_t *to, const void *from, size_t len)
-{
-	const uint8_t *bytes = from;
-	size_t bulk = len > ASCENDING_MAX ? (len - ASCENDING_MAX) & ~(size_t)63 : 0;
-
-	if (mr->gpu) {
-		gpu_copy(true, (uint64_t)(uintptr_t)to, (void *)(uintptr_t)from, len);
-		return;
-	}
-	if (bulk) {
-		copy_bulk(to, bytes, bulk);
-		__atomic_thread_fence(__ATOMIC_RELEASE);
-	}
-	copy_ascending(to + bulk, bytes + bulk, len - bulk);
-}
-
-void fab_copy_out(const struct fab_mr *mr, void *to, const uint8_t *from, size_t len)
-{
-	if (mr->gpu)
-		gpu_copy(false, (uint64_t)(uintptr_t)from, to, len);
-	else
-		copy_bulk(to, from, len);
 }

@@ -202,26 +202,6 @@ static bool take_write(struct fab_link *link, struct fab_qp *qp, const struct fa
 
 /* --- READ and atomics --- */
 
-static uint64_t run_atomic(struct fab_mr *mr, const struct fab_pkt *pkt)
-{
-	uint8_t *at = fab_mr_at(mr, pkt->raddr);
-	uint64_t old, wanted = pkt->compare_add;
-
-	if (mr->gpu) { /* one engine a process: nobody else does atomics on it meanwhile */
-		fab_copy_out(mr, &old, at, 8);
-		wanted = pkt->op == FAB_OP_ADD	   ? old + pkt->compare_add
-			 : old == pkt->compare_add ? pkt->swap
-						   : old;
-		fab_copy_in(mr, at, &wanted, 8);
-		return old;
-	}
-	if (pkt->op == FAB_OP_ADD)
-		return __atomic_fetch_add((uint64_t *)at, pkt->compare_add, __ATOMIC_SEQ_CST);
-	(void)__atomic_compare_exchange_n((uint64_t *)at, &wanted, pkt->swap, false,
-					  __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-	return wanted;
-}
-
 static bool take_read(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt *pkt)
 {
 	bool atomic = pkt->op != FAB_OP_READ;
@@ -247,7 +227,8 @@ static bool take_read(struct fab_link *link, struct fab_qp *qp, const struct fab
 	}
 	read->pkt = *pkt;
 	if (atomic)
-		read->pkt.swap = run_atomic(mr, pkt);
+		read->pkt.swap = fab_run_atomic(mr, fab_mr_at(mr, pkt->raddr),
+						pkt->op == FAB_OP_ADD, pkt->compare_add, pkt->swap);
 	TAILQ_INSERT_TAIL(&link->reads, read, node);
 	qp->pending_reads++;
 	return true;
