@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "chan.h"
+#include "tests/netperf/chan.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
-#include "clock.h"
-#include "log.h"
-#include "pattern.h"
+#include "tests/netperf/check.h"
+#include "tests/netperf/clock.h"
+#include "tests/netperf/log.h"
+#include "tests/netperf/pattern.h"
 
 #define SIZES_CANARY 0x6B6B6B6B
 #define DONE_CANARY  0x5D5D5D5D
@@ -98,21 +98,22 @@ static bool plan_more(struct np_chan *chan)
 	return true;
 }
 
-/* Fills in chan->next: the request that the plugin gets, now or when it is ready. */
-static bool prepare(struct np_chan *chan)
+/* Fills in chan->next: the request that the plugin gets, now or when it is ready. 1: it is there,
+ * 0: no message or no place for one, -EIO. */
+static int prepare(struct np_chan *chan)
 {
 	struct np_req *req = &chan->next;
 
 	if (chan->prepared)
-		return true;
+		return 1;
 	if (chan->used == chan->req_count)
-		return false;
+		return 0;
 	if (chan->group_pos == chan->group.n && !plan_more(chan))
-		return false;
+		return 0;
 
 	*req = (struct np_req){ .n = chan->send ? 1 : chan->group.n };
 	if (chan->pool.ring_used < req->n)
-		return false;
+		return 0;
 	for (unsigned int k = 0; k < req->n; k++) {
 		unsigned int index = chan->send ? chan->group.send_order[chan->group_pos] : k;
 
@@ -120,12 +121,14 @@ static bool prepare(struct np_chan *chan)
 		(void)np_pool_get(&chan->pool, &req->slot[k]);
 		if (chan->send)
 			np_check_fill(chan, req->slot[k], &req->message[k]);
+		else if (!np_check_free(chan, req->slot[k], &req->message[k]))
+			return -EIO;
 	}
 	/* every third, and never the same one on both ends for long */
 	req->no_sizes = chan->stage->null_sizes && (req->message[0].number + chan->send) % 3 == 0;
 	req->optional = chan->stage->optional && !chan->send;
 	chan->prepared = true;
-	return true;
+	return 1;
 }
 
 static int fail(struct np_chan *chan, const char *call, ncclResult_t res, const char *what,
@@ -143,9 +146,9 @@ static int fail(struct np_chan *chan, const char *call, ncclResult_t res, const 
 static ncclResult_t call_post(struct np_chan *chan, struct np_net *net, void **request)
 {
 	struct np_req *req = &chan->next;
-	void *data[NP_RECVS_MAX], *mhandles[NP_RECVS_MAX];
-	size_t sizes[NP_RECVS_MAX];
-	int tags[NP_RECVS_MAX];
+	void *data[NP_RECVS_MAX] = { 0 }, *mhandles[NP_RECVS_MAX] = { 0 };
+	size_t sizes[NP_RECVS_MAX] = { 0 };
+	int tags[NP_RECVS_MAX] = { 0 };
 
 	for (unsigned int k = 0; k < req->n; k++) {
 		data[k] = np_pool_data(&chan->pool, req->slot[k]);
@@ -167,12 +170,17 @@ static int post_one(struct np_chan *chan, struct np_net *net, const char **ret_c
 	void *preset, *request;
 	struct np_req *req;
 	ncclResult_t res;
+	int r;
 
+	*ret_call = call;
+	*ret_result = ncclSuccess;
 	/* a target that came later may lie below what was prepared */
 	if (atomic_load_explicit(&chan->posted, memory_order_relaxed) >=
-		    atomic_load_explicit(&chan->target, memory_order_relaxed) ||
-	    !prepare(chan))
+	    atomic_load_explicit(&chan->target, memory_order_relaxed))
 		return 0;
+	r = prepare(chan);
+	if (r <= 0)
+		return r;
 	preset = chan->next.optional ? NCCL_NET_OPTIONAL_RECV_COMPLETION : (void *)stale_request;
 	request = preset;
 	chan->next.posted_at = np_now();

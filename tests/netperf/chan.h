@@ -8,9 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "net.h"
-#include "plan.h"
-#include "pool.h"
+#include "tests/netperf/net.h"
+#include "tests/netperf/plan.h"
+#include "tests/netperf/pool.h"
 
 #define NP_LATENCIES_MAX 65536u
 #define NP_HANDLE_GUARD	 64

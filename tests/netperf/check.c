@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "check.h"
+#include "tests/netperf/check.h"
 
-#include "log.h"
-#include "pattern.h"
+#include "tests/netperf/log.h"
+#include "tests/netperf/pattern.h"
 
 /* Fills of a light stage's slots must not look like any message's own bytes. */
 #define SLOT_SALT 0x510751075107u
@@ -62,7 +62,7 @@ static bool report(const struct np_chan *chan, unsigned int slot, const struct n
 		 "0x%02x; %zu wrong in the next 4096%s",
 		 np_chan_name(chan, name), chan->stage->name, (unsigned long long)message->number,
 		 message->tag, message->size, at, data[at], np_pattern_byte(pattern, at), wrong,
-		 !chan->send && data[at] == np_guard_byte(data + at) && wrong > 1
+		 !chan->send && data[at] == np_guard_byte(data + at)
 			 ? " (never written: said done too early?)"
 			 : "");
 	return false;
@@ -94,10 +94,15 @@ static bool check_bands(struct np_chan *chan, unsigned int slot, const struct np
 	if (np_pool_check(&chan->pool, slot, used, room, &at))
 		return true;
 	np_error("%s, stage %s, message %llu (tag %d, %zu bytes, room for %zu): the plugin wrote "
-		 "outside, at %td of the buffer",
+		 "outside%s, at %td of the buffer",
 		 np_chan_name(chan, name), chan->stage->name, (unsigned long long)message->number,
-		 message->tag, message->size, message->room, at);
+		 message->tag, message->size, message->room, used ? "" : " or late", at);
 	return false;
+}
+
+bool np_check_free(struct np_chan *chan, unsigned int slot, const struct np_message *message)
+{
+	return chan->stage->light || check_bands(chan, slot, message, 0, message->room);
 }
 
 bool np_check_message(struct np_chan *chan, unsigned int slot, const struct np_message *message)

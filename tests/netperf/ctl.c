@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ctl.h"
+#include "tests/netperf/ctl.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "tests/netperf/clock.h"
 #include "common/cleanup.h"
 
 #define MAGIC	 0x4D504E50u
@@ -59,7 +59,7 @@ int np_ctl_accept(struct np_ctl *ctl, int listen_fd, np_ctl_idle idle, void *arg
 	struct pollfd pfd = { .fd = listen_fd, .events = POLLIN };
 
 	for (;;) {
-		struct sockaddr_in sin;
+		struct sockaddr_in sin = { 0 };
 		socklen_t len = sizeof(sin);
 		char text[INET_ADDRSTRLEN] = "?";
 		int fd, r = idle(arg);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine.h"
+#include "tests/netperf/engine.h"
 
 #include <sched.h>
 
-#include "clock.h"
+#include "tests/netperf/clock.h"
 
 /* The clock is read once in so many turns where nothing moves. */
 #define TURNS 16

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "chan.h"
+#include "tests/netperf/chan.h"
 
 struct np_engine {
 	struct np_net *net;

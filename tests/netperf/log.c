@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "log.h"
+#include "tests/netperf/log.h"
 
 #include <pthread.h>
 #include <stdarg.h>

@@ -41,7 +41,7 @@ ncclResult_t lb_finalize(void);
 enum lb_fault lb_fault(void);
 ncclResult_t lb_devices(int *ndev);
 ncclResult_t lb_listen(int dev, void *handle, void **listen_comm);
-ncclResult_t lb_connect(int dev, void *handle, void **send_comm);
+ncclResult_t lb_connect(int dev, void *opaque, void **send_comm);
 ncclResult_t lb_accept(void *listen_comm, void **recv_comm);
 ncclResult_t lb_reg(void *comm, void *data, size_t size, int type, void **mhandle);
 ncclResult_t lb_dereg(void *comm, void *mhandle);

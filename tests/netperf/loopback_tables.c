@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The seven tables of the loopback plugin and their adapters. */
-#include "loopback.h"
+#include "tests/netperf/loopback.h"
 
 #include <string.h>
 

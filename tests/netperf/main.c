@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "ctl.h"
-#include "log.h"
-#include "session.h"
-#include "stranger.h"
+#include "tests/netperf/clock.h"
+#include "tests/netperf/ctl.h"
+#include "tests/netperf/log.h"
+#include "tests/netperf/session.h"
+#include "tests/netperf/stranger.h"
 
 #define HELLO_S 5.0
 

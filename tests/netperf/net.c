@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "net.h"
+#include "tests/netperf/net.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/macros.h"
-#include "log.h"
+#include "tests/netperf/log.h"
 
 /* NCCL hands in its own; nothing here reads events. */
 static ncclResult_t no_profiler(void **handle, int type, void *parent, int64_t id, void *data)
@@ -90,12 +90,14 @@ ncclResult_t np_net_devices(struct np_net *net, int *ret_count)
 
 /* Some releases of NCCL pass properties that hold garbage, so a field left alone is a bug: each
  * version is read twice, over zeros and over ones, and must give the same. */
-#define UNSET(field) (memcmp(&zeros.field, &ones.field, sizeof(zeros.field)) != 0 ? #field : NULL)
-#define KEEP_UNSET(field)                                                                          \
-	do {                                                                                       \
-		if (!ret->unset)                                                                   \
-			ret->unset = UNSET(field);                                                 \
-	} while (0)
+static void keep_unset(struct np_props *ret, const char *name, const void *a, const void *b,
+		       size_t len)
+{
+	if (!ret->unset && memcmp(a, b, len) != 0)
+		ret->unset = name;
+}
+
+#define KEEP_UNSET(field) keep_unset(ret, #field, &zeros.field, &ones.field, sizeof(zeros.field))
 
 #define READ_PROPS(version, extra)                                                                 \
 	do {                                                                                       \
@@ -122,9 +124,10 @@ ncclResult_t np_net_devices(struct np_net *net, int *ret_count)
 		KEEP_UNSET(latency);                                                               \
 		KEEP_UNSET(maxComms);                                                              \
 		KEEP_UNSET(maxRecvs);                                                              \
-		extra return ncclSuccess;                                                          \
+		EXTRA_##extra return ncclSuccess;                                                  \
 	} while (0)
 
+#define EXTRA_V6
 #define EXTRA_V7                                                                                   \
 	KEEP_UNSET(netDeviceType);                                                                 \
 	KEEP_UNSET(netDeviceVersion);
@@ -146,19 +149,19 @@ ncclResult_t np_net_props(struct np_net *net, int dev, struct np_props *ret)
 	*ret = (struct np_props){ 0 };
 	switch (net->api) {
 	case 6:
-		READ_PROPS(v6, );
+		READ_PROPS(v6, V6);
 	case 7:
-		READ_PROPS(v7, EXTRA_V7);
+		READ_PROPS(v7, V7);
 	case 8:
-		READ_PROPS(v8, EXTRA_V8);
+		READ_PROPS(v8, V8);
 	case 9:
-		READ_PROPS(v9, EXTRA_V9);
+		READ_PROPS(v9, V9);
 	case 10:
-		READ_PROPS(v10, EXTRA_V9);
+		READ_PROPS(v10, V9);
 	case 11:
-		READ_PROPS(v11, EXTRA_V11);
+		READ_PROPS(v11, V11);
 	case 12:
-		READ_PROPS(v12, EXTRA_V12);
+		READ_PROPS(v12, V12);
 	default:
 		return ncclInternalError;
 	}

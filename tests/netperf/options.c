@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "options.h"
+#include "tests/netperf/options.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -19,8 +19,8 @@ enum np_type {
 
 struct np_row {
 	const char *name;
-	enum np_type type;
 	size_t offset;
+	enum np_type type;
 	bool shared; /* handed to the listener */
 	double min, max;
 	const char *help;
@@ -33,54 +33,54 @@ struct np_row {
 #define OUTSTANDING_MAX 32
 
 static const struct np_row rows[] = {
-	{ "plugin", NP_TEXT, AT(plugin), false, 0, 0, "PATH of the NCCL net plugin to drive" },
-	{ "api", NP_COUNT, AT(api), false, 6, 12, "N: table version (newest found)" },
-	{ "dev", NP_COUNT, AT(dev), false, 0, 65535, "K: device of this side (0)" },
-	{ "listen", NP_COUNT, AT(listen_port), false, 0, 65535, "PORT to wait on; 0: any" },
-	{ "bind", NP_TEXT, AT(bind), false, 0, 0, "ADDR to wait on (all)" },
-	{ "connect", NP_TEXT, AT(connect), false, 0, 0, "HOST:PORT of the waiting side" },
-	{ "once", NP_FLAG, AT(once), false, 0, 0, "serve one run, then exit (default)" },
-	{ "loop", NP_FLAG, AT(loop), false, 0, 0, "serve run after run" },
-	{ "json", NP_FLAG, AT(json), false, 0, 0, "one JSON object a line on stdout" },
-	{ "log", NP_TEXT, AT(log), false, 0, 0,
+	{ "plugin", AT(plugin), NP_TEXT, false, 0, 0, "PATH of the NCCL net plugin to drive" },
+	{ "api", AT(api), NP_COUNT, false, 6, 12, "N: table version (newest found)" },
+	{ "dev", AT(dev), NP_COUNT, false, 0, 65535, "K: device of this side (0)" },
+	{ "listen", AT(listen_port), NP_COUNT, false, 0, 65535, "PORT to wait on; 0: any" },
+	{ "bind", AT(bind), NP_TEXT, false, 0, 0, "ADDR to wait on (all)" },
+	{ "connect", AT(connect), NP_TEXT, false, 0, 0, "HOST:PORT of the waiting side" },
+	{ "once", AT(once), NP_FLAG, false, 0, 0, "serve one run, then exit (default)" },
+	{ "loop", AT(loop), NP_FLAG, false, 0, 0, "serve run after run" },
+	{ "json", AT(json), NP_FLAG, false, 0, 0, "one JSON object a line on stdout" },
+	{ "log", AT(log), NP_TEXT, false, 0, 0,
 	  "warn|info|trace: plugin's lines on stderr (warn)" },
-	{ "print-ports", NP_FLAG, AT(print_ports), false, 0, 0,
+	{ "print-ports", AT(print_ports), NP_FLAG, false, 0, 0,
 	  "tell the TCP ports of this process after listen" },
-	{ "connect-delay", NP_SECONDS, AT(connect_delay), false, 0, HOUR24,
+	{ "connect-delay", AT(connect_delay), NP_SECONDS, false, 0, HOUR24,
 	  "S to wait between the peer's handles and connect (0)" },
-	{ "handle-override", NP_TEXT, AT(handle_override), false, 0, 0,
+	{ "handle-override", AT(handle_override), NP_TEXT, false, 0, 0,
 	  "HEX@OFFSET: bytes to put into each handle received" },
-	{ "expect-error", NP_SECONDS, AT(expect_error), false, 0, HOUR24,
+	{ "expect-error", AT(expect_error), NP_SECONDS, false, 0, HOUR24,
 	  "S: succeed where the plugin reports an error within S of the last progress" },
-	{ "timeout", NP_SECONDS, AT(timeout), true, 0.1, HOUR24,
+	{ "timeout", AT(timeout), NP_SECONDS, true, 0.1, HOUR24,
 	  "S without any progress end the run, exit 3 (60)" },
-	{ "hold", NP_SECONDS, AT(hold), true, 0, HOUR24,
+	{ "hold", AT(hold), NP_SECONDS, true, 0, HOUR24,
 	  "S to stay connected, idle, at the end (0)" },
-	{ "seed", NP_COUNT, AT(seed), true, 0, 9e15, "N of the pattern and of the plan (1)" },
-	{ "comms", NP_COUNT, AT(comms), true, 1, COMMS_MAX,
+	{ "seed", AT(seed), NP_COUNT, true, 0, 9e15, "N of the pattern and of the plan (1)" },
+	{ "comms", AT(comms), NP_COUNT, true, 1, COMMS_MAX,
 	  "N connections each way (verify 2, bw 1)" },
-	{ "both", NP_FLAG, AT(both), true, 0, 0, "both directions at once (verify: default)" },
-	{ "no-both", NP_FLAG, AT(no_both), true, 0, 0, "verify: connecting side sends only" },
-	{ "groups", NP_FLAG, AT(groups), true, 0, 0, "verify: grouped receives (default)" },
-	{ "no-groups", NP_FLAG, AT(no_groups), true, 0, 0, "verify: no grouped receives" },
-	{ "outstanding", NP_COUNT, AT(outstanding), true, 1, OUTSTANDING_MAX,
+	{ "both", AT(both), NP_FLAG, true, 0, 0, "both directions at once (verify: default)" },
+	{ "no-both", AT(no_both), NP_FLAG, true, 0, 0, "verify: connecting side sends only" },
+	{ "groups", AT(groups), NP_FLAG, true, 0, 0, "verify: grouped receives (default)" },
+	{ "no-groups", AT(no_groups), NP_FLAG, true, 0, 0, "verify: no grouped receives" },
+	{ "outstanding", AT(outstanding), NP_COUNT, true, 1, OUTSTANDING_MAX,
 	  "verify: N requests in flight each way (32)" },
-	{ "rounds", NP_COUNT, AT(rounds), true, 1, 1e9, "verify: N times the whole plan (1)" },
-	{ "messages", NP_COUNT, AT(messages), true, 1, 1e15,
+	{ "rounds", AT(rounds), NP_COUNT, true, 1, 1e9, "verify: N times the whole plan (1)" },
+	{ "messages", AT(messages), NP_COUNT, true, 1, 1e15,
 	  "N a connection (verify: by size; bw: by time)" },
-	{ "sizes", NP_SIZES, 0, true, 0, MAX_SIZE, "verify: B,B,… (0 to 16M, around the borders)" },
-	{ "max-size", NP_COUNT, AT(max_size), true, 0, MAX_SIZE, "verify: leave larger ones out" },
-	{ "memory", NP_COUNT, AT(memory), true, 1 << 20, 64.0 * MAX_SIZE,
+	{ "sizes", 0, NP_SIZES, true, 0, MAX_SIZE, "verify: B,B,… (0 to 16M, around the borders)" },
+	{ "max-size", AT(max_size), NP_COUNT, true, 0, MAX_SIZE, "verify: leave larger ones out" },
+	{ "memory", AT(memory), NP_COUNT, true, 1 << 20, 64.0 * MAX_SIZE,
 	  "B of buffers a process, about (128M)" },
-	{ "size", NP_COUNT, AT(size), true, 0, MAX_SIZE, "bw: B a message (1M)" },
-	{ "window", NP_COUNT, AT(window), true, 1, OUTSTANDING_MAX,
+	{ "size", AT(size), NP_COUNT, true, 0, MAX_SIZE, "bw: B a message (1M)" },
+	{ "window", AT(window), NP_COUNT, true, 1, OUTSTANDING_MAX,
 	  "bw: N messages in flight (8); 1 gives latencies" },
-	{ "seconds", NP_SECONDS, AT(seconds), true, 0.05, HOUR24, "bw: S to run (5)" },
-	{ "interval", NP_SECONDS, AT(interval), true, 0, HOUR24,
+	{ "seconds", AT(seconds), NP_SECONDS, true, 0.05, HOUR24, "bw: S to run (5)" },
+	{ "interval", AT(interval), NP_SECONDS, true, 0, HOUR24,
 	  "bw: S between progress lines (0: none)" },
-	{ "warmup", NP_SECONDS, AT(warmup), true, 0, HOUR24,
+	{ "warmup", AT(warmup), NP_SECONDS, true, 0, HOUR24,
 	  "bw: S not measured (a quarter of the run, at most 1)" },
-	{ "check", NP_FLAG, AT(check), true, 0, 0, "bw: verify every byte of every message" },
+	{ "check", AT(check), NP_FLAG, true, 0, 0, "bw: verify every byte of every message" },
 };
 
 static const size_t default_sizes[] = { 0,    1,    127,   128,	    129,     4095,

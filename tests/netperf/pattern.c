@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pattern.h"
+#include "tests/netperf/pattern.h"
 
 #include <string.h>
 

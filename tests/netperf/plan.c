@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan.h"
+#include "tests/netperf/plan.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "common/macros.h"
-#include "pattern.h"
+#include "tests/netperf/pattern.h"
 
 #define MIXED_SIZE  (64u << 10)
 #define REQUESTS_V6 8u

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "net.h"
-#include "options.h"
+#include "tests/netperf/net.h"
+#include "tests/netperf/options.h"
 
 #define NP_STAGE_NAME 40
 #define NP_STAGES_MAX (NP_SIZES_MAX + 8)
@@ -20,10 +20,10 @@ struct np_stage {
 	uint64_t id;	 /* gives each stage and round its own pattern */
 	size_t min_size; /* of the posted receives */
 	size_t max_size;
-	bool shorter;		/* sends fill a part of the receive */
+	uint64_t messages;	/* a connection; NP_NO_TARGET: until told */
 	unsigned int group_max; /* receives that one irecv may group, 1.. */
 	unsigned int requests;	/* in flight a connection */
-	uint64_t messages;	/* a connection; NP_NO_TARGET: until told */
+	bool shorter;		/* sends fill a part of the receive */
 	bool optional;		/* receives say that no completion is needed (v9..) */
 	bool light;		/* check head, tail and stamp only, and the rest at the end */
 	bool in_order;		/* test the oldest request only, as NCCL does */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pool.h"
+#include "tests/netperf/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "pattern.h"
+#include "tests/netperf/pattern.h"
 
 static size_t stride_of(const struct np_pool *pool)
 {

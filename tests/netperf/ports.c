@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ports.h"
+#include "tests/netperf/ports.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -10,7 +10,7 @@
 /* Asks each of our own descriptors, which needs no look at the sockets of others. */
 static int listening_port(int fd)
 {
-	struct sockaddr_storage addr;
+	struct sockaddr_storage addr = { 0 };
 	struct sockaddr *sa = (struct sockaddr *)&addr;
 	socklen_t len = sizeof(int);
 	int on = 0;

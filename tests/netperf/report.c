@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a session tells: events for programs, sentences for people. */
-#include "session.h"
+#include "tests/netperf/session.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "clock.h"
-#include "counters.h"
-#include "log.h"
+#include "tests/netperf/clock.h"
+#include "tests/netperf/counters.h"
+#include "tests/netperf/log.h"
 
 #define STOP_MS 2000
 

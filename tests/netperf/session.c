@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session.h"
+#include "tests/netperf/session.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "tests/netperf/clock.h"
 #include "common/cleanup.h"
-#include "counters.h"
-#include "log.h"
+#include "tests/netperf/counters.h"
+#include "tests/netperf/log.h"
 
 #define POLL_MS	 5
 #define GRACE_S	 30.0 /* what waits for the peer lets the peer's own watchdog speak first */

@@ -8,13 +8,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "chan.h"
-#include "ctl.h"
-#include "engine.h"
-#include "net.h"
-#include "options.h"
-#include "plan.h"
-#include "worker.h"
+#include "tests/netperf/chan.h"
+#include "tests/netperf/ctl.h"
+#include "tests/netperf/engine.h"
+#include "tests/netperf/net.h"
+#include "tests/netperf/options.h"
+#include "tests/netperf/plan.h"
+#include "tests/netperf/worker.h"
 
 /* Exit codes. */
 enum np_exit {
@@ -28,50 +28,52 @@ struct np_session {
 	struct np_options opts;
 	struct np_net *net;
 	struct np_ctl ctl;
-	bool listener;
-	bool ctl_gone; /* expected: the peer may be the fault */
 
 	struct np_worker init, service, progress;
-	bool init_done; /* finalize is due */
-	int devices;
 	struct np_props props;
-	unsigned int max_recvs; /* the smaller of both ends */
 
 	struct np_chan *chans;
-	unsigned int count;
 	struct np_engine engine;
 	struct np_stage stages[NP_STAGES_MAX];
-	unsigned int stage_count;
 	struct np_stage stage; /* the current one */
 
-	/* of the service thread's jobs */
-	_Atomic bool service_stop;
-	_Atomic uint64_t service_ticks; /* moves while connections come up */
-	int job_result;
+	_Atomic uint64_t service_ticks;	    /* moves while connections come up */
 	double connect_max_s, accept_max_s; /* longest single call */
 
 	/* watchdog, main thread */
 	uint64_t tick_seen;
 	double tick_at;
-	bool watch; /* a standstill counts */
 
 	/* messages of the peer, by type: how many wait, and the body of the latest */
 	struct {
-		unsigned int waiting;
 		unsigned char *body;
 		uint32_t len;
+		unsigned int waiting;
 	} inbox[NP_CTL_TYPE_MAX];
 
-	bool expected_seen; /* --expect-error: it came */
-	double expected_after_s, expected_since_progress_s;
 	double data_at; /* the data phase began */
-	int result;	/* 0 or the first negative errno */
+	/* --expect-error: how long it took */
+	double expected_after_s, expected_since_progress_s;
 
-	/* bw figures for the result */
+	/* figures for the result */
 	double seconds, cpu_s;
 	uint64_t tx_bytes, rx_bytes, messages;
 	double lat_p50_us, lat_p99_us; /* 0: none */
-	char *counters;		       /* JSON array sampled before close, or NULL */
+	char *counters;		       /* inside of a JSON array, sampled before close, or NULL */
+
+	int devices;
+	unsigned int max_recvs;	  /* the smaller of both ends */
+	unsigned int count;	  /* of chans */
+	unsigned int stage_count; /* ended well */
+	int job_result;		  /* of the service or init thread's latest job */
+	int result;		  /* 0 or the first negative errno */
+
+	_Atomic bool service_stop; /* ends the service thread's job */
+	bool listener;
+	bool ctl_gone;	    /* with --expect-error: the peer may be the fault */
+	bool init_done;	    /* finalize is due */
+	bool watch;	    /* a standstill counts */
+	bool expected_seen; /* --expect-error: it came */
 };
 
 /* Set by the signal handler. */

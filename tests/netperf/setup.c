@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session's beginning and end: init, the exchange of handles, connections; and their undoing. */
-#include "session.h"
+#include "tests/netperf/session.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "log.h"
-#include "pattern.h"
-#include "ports.h"
+#include "tests/netperf/clock.h"
+#include "tests/netperf/log.h"
+#include "tests/netperf/pattern.h"
+#include "tests/netperf/ports.h"
 
 #define PORTS_MAX	  64
 #define HANDLE_BYTE_MAX	  NCCL_NET_HANDLE_MAXSIZE

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One stage of a session: buffers, traffic, agreement on where it ends, and the last look. */
-#include "session.h"
+#include "tests/netperf/session.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "counters.h"
-#include "log.h"
+#include "tests/netperf/clock.h"
+#include "tests/netperf/counters.h"
+#include "tests/netperf/log.h"
 
 #define POLL_MS	    5
 #define CHURN_BYTES (64u << 10)

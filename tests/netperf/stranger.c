@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "stranger.h"
+#include "tests/netperf/stranger.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -11,10 +11,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "ctl.h"
-#include "pattern.h"
-#include "session.h"
+#include "tests/netperf/clock.h"
+#include "tests/netperf/ctl.h"
+#include "tests/netperf/pattern.h"
+#include "tests/netperf/session.h"
 
 #define COUNT_MAX     1024
 #define GARBAGE_BYTES 4096

@@ -78,16 +78,15 @@ said() {
 	cat "$work"/*.err "$work"/* 2>/dev/null | grep -q -e "$1" || die "nobody said '$1'"
 }
 
-quick="--comms 2 --max-size 1M --memory 32M"
+quick=(--comms 2 --max-size 1M --memory 32M)
 
 case $name in
 verify-*)
 	start_listener
-	# shellcheck disable=SC2086
 	if [ "$name" = verify-11 ]; then
 		run_pair --api 11 verify # the whole plan, once
 	else
-		run_pair --api "${name#verify-}" verify $quick --seed "${name#verify-}"
+		run_pair --api "${name#verify-}" verify "${quick[@]}" --seed "${name#verify-}"
 	fi
 	want 0 0
 	expect_field connector ok true
@@ -167,15 +166,20 @@ loop)
 	done
 	grep -q '"event":"ports","tcp":\[[0-9]' "$work/listener" || die "no ports"
 	kill -TERM "$listener"
-	wait "$listener"
-	[ $? = 0 ] || die "a loop ended by a signal is not exit 0"
+	wait "$listener" || die "a loop ended by a signal is not exit 0"
 	listener=
 	;;
 expect-error)
+	# the listener receives, and has the fault that it expects
+	export NETPERF_LOOPBACK_FAULT=error
+	start_listener --expect-error 5
+	export -n NETPERF_LOOPBACK_FAULT
+	run_pair bw --seconds 5
+	want 1 0
+	expect_field listener expected_error true
+	above listener error_after_start_s 0
+	# none comes where none is
 	start_listener
-	NETPERF_LOOPBACK_FAULT=error run_pair --expect-error 5 bw --seconds 5
-	# the sender gets no error of its own: the receiver has the fault
-	NETPERF_LOOPBACK_FAULT= start_listener
 	run_pair --expect-error 2 bw --seconds 1
 	want 1 0
 	said "without the error"
@@ -188,8 +192,7 @@ peer-killed)
 	sleep 2
 	kill -KILL "$listener"
 	listener=
-	wait $connector
-	[ $? = 0 ] || die "the death of the peer was not seen as the expected error"
+	wait $connector || die "the death of the peer was not seen as the expected error"
 	expect_field connector expected_error true
 	;;
 stopped)
@@ -239,8 +242,8 @@ fault-*)
 	start_listener
 	case $fault in
 	edge) run_pair bw --size 10000 --seconds 1 ;;
-	stall | leak | sleep) run_pair verify $quick --timeout 3 --messages 600 ;;
-	*) run_pair verify $quick ;;
+	stall | leak | sleep) run_pair verify "${quick[@]}" --timeout 3 --messages 600 ;;
+	*) run_pair verify "${quick[@]}" ;;
 	esac
 	case $fault in
 	stall | leak | sleep) ok="1 3" ;;
@@ -248,11 +251,11 @@ fault-*)
 	esac
 	[[ " $ok " == *" $connector_rc "* ]] || die "the connecting side exits with $connector_rc"
 	[[ " $ok " == *" $listener_rc "* ]] || die "the listener exits with $listener_rc"
-	[ "$connector_rc" -gt 0 ] && [ "$listener_rc" -gt 0 ] || die "one side is content"
 	case $fault in
 	flip | edge | sendbuf) said "wrong byte at" ;;
 	early) said "said done too early\|test says" ;;
-	overrun | underrun | late) said "wrote outside" ;;
+	overrun | underrun) said "wrote outside" ;;
+	late) said "wrote outside\|wrong byte at" ;;
 	size) said "test says" ;;
 	stall | leak) said "nothing moved" ;;
 	sleep) said "doesn't return" ;;

@@ -5,14 +5,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "options.h"
-#include "pattern.h"
-#include "plan.h"
+#include "tests/netperf/options.h"
+#include "tests/netperf/pattern.h"
+#include "tests/netperf/plan.h"
 
 #define GROUPS 2000
 
@@ -238,7 +239,7 @@ static void foreign_options_are_refused(void **state)
 		char text[128];
 
 		assert_int_equal(parse(&opts, 5, plain), 0);
-		strcpy(text, texts[n]);
+		(void)snprintf(text, sizeof(text), "%s", texts[n]);
 		if (np_options_decode(&opts, text) == 0)
 			fail_msg("taken: %s", texts[n]);
 		assert_int_equal(opts.mode, NP_MODE_NONE);

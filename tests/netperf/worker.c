@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker.h"
+#include "tests/netperf/worker.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <time.h>
 
-#include "clock.h"
+#include "tests/netperf/clock.h"
 
 static void *worker_main(void *arg)
 {
