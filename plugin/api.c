@@ -11,6 +11,7 @@
 #include "plugin/connect.h"
 #include "plugin/counters.h"
 #include "plugin/device.h"
+#include "plugin/flush.h"
 #include "plugin/log.h"
 #include "plugin/result.h"
 #include "plugin/transfer.h"
@@ -199,7 +200,7 @@ ncclResult_t mpib_api_properties(int index, struct mpib_properties *ret)
 	ret->name = dev->name;
 	ret->pci_path = dev->hca[MPIB_SOUT].pci_path[0] ? dev->hca[MPIB_SOUT].pci_path : NULL;
 	ret->guid = dev->hca[MPIB_SOUT].guid;
-	ret->ptr_support = NCCL_PTR_HOST;
+	ret->ptr_support = (int)(NCCL_PTR_HOST | dev->ptr_support);
 	ret->speed_mbps = (int)(dev->hca[MPIB_SOUT].speed_mbps + dev->hca[MPIB_SUP].speed_mbps);
 	ret->port = (int)dev->hca[MPIB_SOUT].port;
 	ret->max_comms = max_qp / per_comm > 0 ? max_qp / per_comm : 1;
@@ -296,17 +297,11 @@ ncclResult_t mpib_api_irecv(void *recv_comm, int n, void **data, size_t *sizes, 
 				      (struct mpib_request **)request));
 }
 
-/* Only GPU memory needs one, and none is offered (ptr_support). */
 ncclResult_t mpib_api_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles,
 			     void **request)
 {
-	(void)recv_comm;
-	(void)n;
-	(void)data;
-	(void)sizes;
-	(void)mhandles;
-	*request = NULL;
-	return ncclSuccess;
+	return mpib_result(mpib_iflush(recv_comm, n, data, sizes, (struct mpib_mr **)mhandles,
+				       (struct mpib_request **)request));
 }
 
 ncclResult_t mpib_api_test(void *request, int *done, int *sizes)

@@ -12,6 +12,7 @@
 #include "common/split.h"
 #include "plugin/clock.h"
 #include "plugin/counters.h"
+#include "plugin/flush.h"
 #include "plugin/log.h"
 #include "plugin/qp.h"
 #include "plugin/result.h"
@@ -26,7 +27,7 @@ static struct mpib_comm *all_comms;
  * rows, then the completion records. */
 #define ROWS_SIZE    (MPIB_ROWS * sizeof(struct mpib_cts_row))
 #define RECORDS_SIZE (MPIB_ROWS * MPIB_GROUP_MAX * sizeof(uint64_t))
-#define RING_SIZE    (ROWS_SIZE + RECORDS_SIZE)
+#define RING_SIZE    (ROWS_SIZE + RECORDS_SIZE + MPIB_FLUSH_SCRATCH)
 
 /* ---- making -------------------------------------------------------------------------------- */
 
@@ -147,6 +148,7 @@ static int make_ring(struct mpib_comm *comm)
 
 		recv->cts_out = comm->ring;
 		recv->records = (void *)((char *)comm->ring + ROWS_SIZE);
+		recv->flush_scratch = (char *)comm->ring + ROWS_SIZE + RECORDS_SIZE;
 	}
 	return 0;
 }
@@ -181,6 +183,8 @@ int mpib_comm_build(struct mpib_comm *comm, const struct mpib_env *env)
 		r = mpib_qps_create(comm, rail, srq);
 		if (r < 0)
 			return r;
+		if (comm->kind == MPIB_COUNTER_RECV && env->ece)
+			mpib_qps_offer_ece(comm, rail);
 	}
 	return make_ring(comm);
 }
@@ -196,6 +200,8 @@ void mpib_comm_qps(const struct mpib_comm *comm, struct mpib_peer_qps *ret)
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		ret->qps[rail] = (uint16_t)comm->nqps[rail];
 		ret->ring_rkey[rail] = comm->ring_mr->rkey[rail];
+		ret->ece[rail].vendor_id = comm->ece[rail].vendor_id;
+		ret->ece[rail].options = comm->ece[rail].options;
 		for (unsigned int k = 0; k < comm->nqps[rail]; k++)
 			ret->qpn[rail][k] = comm->qp[rail][k] ? comm->qp[rail][k]->qp_num : 0;
 	}
@@ -349,6 +355,8 @@ int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env)
 		prepare_send(mpib_send_comm(comm));
 	else
 		prepare_recv(mpib_recv_comm(comm));
+	if (comm->kind == MPIB_COUNTER_RECV && comm->dev->ptr_support && env->flush)
+		return mpib_flush_init(mpib_recv_comm(comm), env);
 	return 0;
 }
 
@@ -449,8 +457,10 @@ static void free_resources(struct mpib_comm *comm)
 {
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		mpib_qps_destroy(comm, rail);
-		if (comm->kind == MPIB_COUNTER_RECV)
+		if (comm->kind == MPIB_COUNTER_RECV) {
+			mpib_flush_fini(mpib_recv_comm(comm), rail);
 			return_receives(mpib_recv_comm(comm), rail);
+		}
 		(void)mpib_verbs_destroy_cq(comm->cq[rail]);
 	}
 	(void)mpib_mr_free(comm->ring_mr);

@@ -40,6 +40,7 @@ enum mpib_flag {
 #define MPIB_SQ_DEPTH	      640
 #define MPIB_SQ_SLOW	      (MPIB_SQ_DEPTH - MPIB_REQUESTS_MAX)
 #define MPIB_CQ_DEPTH	      1024
+#define MPIB_FLUSH_SCRATCH    64
 #define MPIB_INLINE_MAX	      64
 #define MPIB_POLL_BATCH	      16
 #define MPIB_CTS_SIGNAL_SLOTS 128 /* a CTS write in this many asks for a completion */
@@ -67,6 +68,7 @@ struct mpib_comm {
 	enum mpib_mode mode;
 	enum mpib_path path;
 	int traffic_class;
+	struct ibv_ece ece[MPIB_RAIL_MAX]; /* what this end offers or answers; vendor 0: none */
 	struct mpib_peer local, remote;
 	struct mpib_peer_qps remote_qps;
 	char peer_text[MPIB_IPV4_TEXT_MAX + 16]; /* "10.0.1.2 pid 77" */
@@ -141,6 +143,11 @@ struct mpib_recv_comm {
 	struct mpib_cts_row *cts_out; /* staging */
 	uint64_t *records;	      /* written by the sender: MPIB_ROWS rows of MPIB_GROUP_MAX */
 	uint64_t cts_addr;	      /* the sender's ring */
+
+	/* GPU memory only: a QP a rail, connected to itself, and where its reads go. */
+	struct ibv_qp *flush_qp[MPIB_RAIL_MAX];
+	void *flush_scratch;
+	unsigned int carried; /* rails that have brought data */
 };
 
 static inline struct mpib_send_comm *mpib_send_comm(struct mpib_comm *comm)

@@ -50,6 +50,7 @@ struct mpib_hca {
 struct mpib_device {
 	int index;
 	char name[2 * MPIB_HCA_NAME_MAX];
+	unsigned int ptr_support; /* NCCL_PTR_*, beside host memory */
 	struct mpib_hca hca[MPIB_RAIL_MAX];
 	/* What the documents call the vDev: {2, {SOUT, SUP}}; copied by each connection. */
 	struct {

@@ -27,6 +27,9 @@ struct mpib_env {
 	int retry_cnt;
 	int tc;
 	int sl;
+	int gpudirect; /* -1: find out */
+	int flush;
+	int ece;
 	int agent_optional;
 	int agent_stale_sec;
 	int connect_timeout_sec;

@@ -253,6 +253,8 @@ size_t mpib_peer_qps_encode(uint8_t *buf, const struct mpib_peer_qps *qps)
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		put_number(&c, qps->qps[rail], 2);
 		put_number(&c, qps->ring_rkey[rail], 4);
+		put_number(&c, qps->ece[rail].vendor_id, 4);
+		put_number(&c, qps->ece[rail].options, 4);
 		for (unsigned int k = 0; k < MPIB_QPS_MAX; k++)
 			put_number(&c, qps->qpn[rail][k], 4);
 	}
@@ -272,6 +274,8 @@ int mpib_peer_qps_decode(const uint8_t *buf, size_t len, struct mpib_peer_qps *r
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		qps.qps[rail] = (uint16_t)get_number(&c, 2);
 		qps.ring_rkey[rail] = (uint32_t)get_number(&c, 4);
+		qps.ece[rail].vendor_id = (uint32_t)get_number(&c, 4);
+		qps.ece[rail].options = (uint32_t)get_number(&c, 4);
 		for (unsigned int k = 0; k < MPIB_QPS_MAX; k++) {
 			qps.qpn[rail][k] = (uint32_t)get_number(&c, 4);
 			if (qps.qpn[rail][k] > 0xffffff)

@@ -100,6 +100,12 @@ struct mpib_peer_qps {
 	uint8_t rail_mask; /* rails that this end could bring up */
 	uint16_t qps[MPIB_RAIL_MAX];
 	uint32_t qpn[MPIB_RAIL_MAX][MPIB_QPS_MAX];
+	/* Enhanced connection establishment (man ibv_query_ece); vendor 0: none. The acceptor
+	 * offers, the connector answers with what both have. */
+	struct {
+		uint32_t vendor_id;
+		uint32_t options;
+	} ece[MPIB_RAIL_MAX];
 	uint64_t ring_addr;
 	uint32_t ring_rkey[MPIB_RAIL_MAX];
 };

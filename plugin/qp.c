@@ -17,12 +17,74 @@ static int warn(const struct mpib_comm *comm, unsigned int rail, const char *wha
 	return r;
 }
 
+int mpib_qp_to_init(const struct mpib_comm *comm, unsigned int rail, struct ibv_qp *qp,
+		    unsigned int access)
+{
+	struct ibv_qp_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.qp_state = IBV_QPS_INIT;
+	attr.port_num = (uint8_t)comm->dev->hca[rail].port;
+	attr.qp_access_flags = access;
+	return mpib_verbs_modify_qp(
+		qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+/* Within an InfiniBand subnet LIDs are enough; RoCE, and other subnets, need the global route. */
+static bool needs_grh(const struct mpib_comm *comm, unsigned int rail, const uint8_t *remote_gid)
+{
+	return comm->local.rail[rail].link_layer != IBV_LINK_LAYER_INFINIBAND ||
+	       memcmp(comm->local.rail[rail].gid, remote_gid, 8) != 0;
+}
+
+int mpib_qp_to_rtr(const struct mpib_comm *comm, unsigned int rail, struct ibv_qp *qp,
+		   const struct mpib_qp_end *remote, const struct mpib_env *env)
+{
+	const uint8_t local_mtu = comm->local.rail[rail].mtu;
+	struct ibv_qp_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.qp_state = IBV_QPS_RTR;
+	attr.path_mtu = local_mtu < remote->mtu ? local_mtu : remote->mtu;
+	attr.dest_qp_num = remote->qpn;
+	attr.max_dest_rd_atomic = 1;
+	attr.min_rnr_timer = MIN_RNR_TIMER;
+	attr.ah_attr.dlid = remote->lid;
+	if (needs_grh(comm, rail, remote->gid)) {
+		attr.ah_attr.is_global = 1;
+		memcpy(attr.ah_attr.grh.dgid.raw, remote->gid, 16);
+		attr.ah_attr.grh.sgid_index = (uint8_t)comm->gid[rail].index;
+		attr.ah_attr.grh.hop_limit = 255;
+		attr.ah_attr.grh.traffic_class = (uint8_t)comm->traffic_class;
+	}
+	attr.ah_attr.sl = (uint8_t)env->sl;
+	attr.ah_attr.port_num = (uint8_t)comm->dev->hca[rail].port;
+	return mpib_verbs_modify_qp(qp, &attr,
+				    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+					    IBV_QP_MIN_RNR_TIMER);
+}
+
+int mpib_qp_to_rts(struct ibv_qp *qp, const struct mpib_env *env)
+{
+	struct ibv_qp_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.qp_state = IBV_QPS_RTS;
+	attr.timeout = (uint8_t)env->timeout;
+	attr.retry_cnt = (uint8_t)env->retry_cnt;
+	attr.rnr_retry = RNR_FOREVER;
+	attr.max_rd_atomic = 1;
+	return mpib_verbs_modify_qp(qp, &attr,
+				    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+					    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					    IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
 static int create_one(struct mpib_comm *comm, unsigned int rail, struct ibv_srq *srq,
 		      struct ibv_qp **ret)
 {
-	struct mpib_hca *hca = &comm->dev->hca[rail];
 	struct ibv_qp_init_attr init;
-	struct ibv_qp_attr attr;
 	int r;
 
 	memset(&init, 0, sizeof(init));
@@ -36,16 +98,11 @@ static int create_one(struct mpib_comm *comm, unsigned int rail, struct ibv_srq 
 	init.cap.max_send_sge = 1;
 	init.cap.max_recv_sge = srq ? 0 : 1;
 	init.cap.max_inline_data = comm->kind == MPIB_COUNTER_RECV ? MPIB_INLINE_MAX : 0;
-	r = mpib_verbs_create_qp(hca->pd, &init, ret);
+	r = mpib_verbs_create_qp(comm->dev->hca[rail].pd, &init, ret);
 	if (r < 0)
 		return warn(comm, rail, "be created", r);
 
-	memset(&attr, 0, sizeof(attr));
-	attr.qp_state = IBV_QPS_INIT;
-	attr.port_num = (uint8_t)hca->port;
-	attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-	r = mpib_verbs_modify_qp(
-		*ret, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	r = mpib_qp_to_init(comm, rail, *ret, IBV_ACCESS_REMOTE_WRITE);
 	return r < 0 ? warn(comm, rail, "enter INIT", r) : 0;
 }
 
@@ -60,62 +117,49 @@ int mpib_qps_create(struct mpib_comm *comm, unsigned int rail, struct ibv_srq *s
 	return 0;
 }
 
-static int to_rtr(struct mpib_comm *comm, unsigned int rail, unsigned int k,
-		  const struct mpib_env *env)
+void mpib_qps_offer_ece(struct mpib_comm *comm, unsigned int rail)
 {
-	const uint8_t local_mtu = comm->local.rail[rail].mtu;
-	const uint8_t remote_mtu = comm->remote.rail[rail].mtu;
-	struct ibv_qp_attr attr;
-
-	memset(&attr, 0, sizeof(attr));
-	attr.qp_state = IBV_QPS_RTR;
-	attr.path_mtu = local_mtu < remote_mtu ? local_mtu : remote_mtu;
-	attr.dest_qp_num = comm->remote_qps.qpn[rail][k];
-	attr.max_dest_rd_atomic = 1;
-	attr.min_rnr_timer = MIN_RNR_TIMER;
-	attr.ah_attr.is_global = 1;
-	memcpy(attr.ah_attr.grh.dgid.raw, comm->remote.rail[rail].gid, 16);
-	attr.ah_attr.grh.sgid_index = (uint8_t)comm->gid[rail].index;
-	attr.ah_attr.grh.hop_limit = 255;
-	attr.ah_attr.grh.traffic_class = (uint8_t)comm->traffic_class;
-	attr.ah_attr.sl = (uint8_t)env->sl;
-	attr.ah_attr.port_num = (uint8_t)comm->dev->hca[rail].port;
-	return mpib_verbs_modify_qp(comm->qp[rail][k], &attr,
-				    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-					    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-					    IBV_QP_MIN_RNR_TIMER);
+	if (mpib_verbs_query_ece(comm->qp[rail][0], &comm->ece[rail]) < 0)
+		memset(&comm->ece[rail], 0, sizeof(comm->ece[rail]));
 }
 
-static int to_rts(struct mpib_comm *comm, unsigned int rail, unsigned int k,
-		  const struct mpib_env *env)
+/* Before RTR: what the peer offered or answered. A driver that can't is no error: both ends then do
+ * without. */
+static void set_ece(struct mpib_comm *comm, unsigned int rail, struct ibv_qp *qp)
 {
-	struct ibv_qp_attr attr;
+	struct ibv_ece ece = { .vendor_id = comm->remote_qps.ece[rail].vendor_id,
+			       .options = comm->remote_qps.ece[rail].options };
 
-	memset(&attr, 0, sizeof(attr));
-	attr.qp_state = IBV_QPS_RTS;
-	attr.timeout = (uint8_t)env->timeout;
-	attr.retry_cnt = (uint8_t)env->retry_cnt;
-	attr.rnr_retry = RNR_FOREVER;
-	attr.max_rd_atomic = 1;
-	return mpib_verbs_modify_qp(comm->qp[rail][k], &attr,
-				    IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-					    IBV_QP_MAX_QP_RD_ATOMIC);
+	if (ece.vendor_id)
+		(void)mpib_verbs_set_ece(qp, &ece);
 }
 
 int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpib_env *env)
 {
 	for (unsigned int k = 0; k < comm->nqps[rail]; k++) {
-		int r = to_rtr(comm, rail, k, env);
+		const struct mpib_qp_end remote = { .qpn = comm->remote_qps.qpn[rail][k],
+						    .gid = comm->remote.rail[rail].gid,
+						    .mtu = comm->remote.rail[rail].mtu,
+						    .lid = comm->remote.rail[rail].lid };
+		struct ibv_qp *qp = comm->qp[rail][k];
+		int r;
 
+		if (env->ece)
+			set_ece(comm, rail, qp);
+		r = mpib_qp_to_rtr(comm, rail, qp, &remote, env);
 		if (mpib_qps_unreachable(r))
 			return r;
 		if (r < 0)
 			return warn(comm, rail, "enter RTR", r);
-		r = to_rts(comm, rail, k, env);
+		r = mpib_qp_to_rts(qp, env);
 		if (r < 0)
 			return warn(comm, rail, "enter RTS", r);
 	}
+
+	/* The connector answers with what is left after both drivers had their say. */
+	if (env->ece && comm->kind == MPIB_COUNTER_SEND && comm->nqps[rail] &&
+	    comm->remote_qps.ece[rail].vendor_id)
+		mpib_qps_offer_ece(comm, rail);
 	return 0;
 }
 

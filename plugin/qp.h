@@ -17,6 +17,24 @@ static inline bool mpib_qps_unreachable(int r)
 	return r == -EHOSTUNREACH || r == -ENETUNREACH || r == -ETIMEDOUT;
 }
 
+/* Acceptor, after INIT: fills comm->ece with what the rail's QPs could do. */
+void mpib_qps_offer_ece(struct mpib_comm *comm, unsigned int rail);
+
+/* The other end of a QP. */
+struct mpib_qp_end {
+	uint32_t qpn;
+	const uint8_t *gid;
+	uint8_t mtu; /* enum ibv_mtu */
+	uint16_t lid;
+};
+
+/* One QP's steps. Negative errno, silent. */
+int mpib_qp_to_init(const struct mpib_comm *comm, unsigned int rail, struct ibv_qp *qp,
+		    unsigned int access);
+int mpib_qp_to_rtr(const struct mpib_comm *comm, unsigned int rail, struct ibv_qp *qp,
+		   const struct mpib_qp_end *remote, const struct mpib_env *env);
+int mpib_qp_to_rts(struct ibv_qp *qp, const struct mpib_env *env);
+
 /* Connects the rail's QPs to the peer's and moves them to RTS. Silent where the peer is
  * unreachable: the caller knows whether that matters. */
 int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpib_env *env);

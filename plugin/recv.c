@@ -153,6 +153,7 @@ static int complete(struct mpib_recv_comm *recv, struct mpib_request *req, unsig
 	uint64_t *record = &recv->records[req->slot * MPIB_GROUP_MAX];
 
 	recv->row[req->slot] = NULL;
+	recv->carried |= req->expected_mask;
 	for (unsigned int idle = 0; unused && idle < MPIB_RAIL_MAX; idle++) {
 		if (!(unused & mpib_rail_bit(idle)))
 			continue;
@@ -219,8 +220,12 @@ static int on_immediate(struct mpib_recv_comm *recv, unsigned int rail, uint32_t
 
 int mpib_recv_completion(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc)
 {
-	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+	if (mpib_likely(wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM))
 		return on_immediate(recv, rail, ntohl(wc->imm_data), wc->byte_len);
+	if (wc->opcode == IBV_WC_RDMA_READ) { /* of a flush */
+		recv->base.pool.requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
+		return 0;
+	}
 
 	/* A signalled CTS write: the queue is free of it and of all before it. */
 	recv->cts_reaped = (uint32_t)wc->wr_id + 1;

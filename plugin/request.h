@@ -23,7 +23,7 @@ struct mpib_request {
 	uint16_t index;
 	uint8_t expected_mask; /* receive: rails named by the first immediate, 0 before it */
 	uint8_t seen_mask;     /* receive */
-	uint8_t count;	       /* receive: messages of the group */
+	uint8_t count;	       /* receive: messages of the group; 0 for a flush */
 	uint8_t active;	       /* 0 in the free list */
 	uint16_t slot;
 	uint32_t imm_size;	   /* receive: size field of the first immediate */

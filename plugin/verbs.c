@@ -34,6 +34,8 @@ static struct {
 	struct ibv_qp *(*create_qp)(struct ibv_pd *, struct ibv_qp_init_attr *);
 	int (*modify_qp)(struct ibv_qp *, struct ibv_qp_attr *, int);
 	int (*destroy_qp)(struct ibv_qp *);
+	int (*query_ece)(struct ibv_qp *, struct ibv_ece *);
+	int (*set_ece)(struct ibv_qp *, struct ibv_ece *);
 	int (*get_async_event)(struct ibv_context *, struct ibv_async_event *);
 	void (*ack_async_event)(struct ibv_async_event *);
 	const char *(*wc_status_str)(enum ibv_wc_status);
@@ -75,6 +77,8 @@ static const struct {
 	SYMBOL(create_qp, "ibv_create_qp", true),
 	SYMBOL(modify_qp, "ibv_modify_qp", true),
 	SYMBOL(destroy_qp, "ibv_destroy_qp", true),
+	SYMBOL(query_ece, "ibv_query_ece", false),
+	SYMBOL(set_ece, "ibv_set_ece", false),
 	SYMBOL(get_async_event, "ibv_get_async_event", true),
 	SYMBOL(ack_async_event, "ibv_ack_async_event", true),
 	SYMBOL(wc_status_str, "ibv_wc_status_str", true),
@@ -341,6 +345,16 @@ int mpib_verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 int mpib_verbs_destroy_qp(struct ibv_qp *qp)
 {
 	return qp ? from_return(verbs.destroy_qp(qp)) : 0;
+}
+
+int mpib_verbs_query_ece(struct ibv_qp *qp, struct ibv_ece *ret)
+{
+	return verbs.query_ece ? from_return(verbs.query_ece(qp, ret)) : -EOPNOTSUPP;
+}
+
+int mpib_verbs_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	return verbs.set_ece ? from_return(verbs.set_ece(qp, ece)) : -EOPNOTSUPP;
 }
 
 int mpib_verbs_async_event(struct ibv_context *ctx, struct ibv_async_event *ret)

@@ -50,6 +50,10 @@ int mpib_verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, struc
 int mpib_verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int mpib_verbs_destroy_qp(struct ibv_qp *qp);
 
+/* Enhanced connection establishment; -EOPNOTSUPP where library or provider has none. */
+int mpib_verbs_query_ece(struct ibv_qp *qp, struct ibv_ece *ret);
+int mpib_verbs_set_ece(struct ibv_qp *qp, struct ibv_ece *ece);
+
 /* 1 and an event, or 0 where none is waiting (the async descriptor is non-blocking). */
 int mpib_verbs_async_event(struct ibv_context *ctx, struct ibv_async_event *ret);
 void mpib_verbs_ack_event(struct ibv_async_event *event);
