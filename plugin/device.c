@@ -145,12 +145,6 @@ static int check_port(struct mpib_hca *hca)
 			  variable(hca->rail), hca->name, strerror(-r), hca->attr.phys_port_cnt);
 		return r;
 	}
-	if (hca->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
-		MPIB_WARN("%s=%s is an InfiniBand port: islands are told by IPv4 addresses, which "
-			  "only RoCE ports have",
-			  variable(hca->rail), hca->name);
-		return -MPIB_EUSAGE;
-	}
 	if (hca->port_attr.state != IBV_PORT_ACTIVE) {
 		MPIB_WARN("%s=%s: the port is down; bring its link up (ip link, rdma link)",
 			  variable(hca->rail), hca->name);
@@ -217,6 +211,48 @@ fail:
 	return r;
 }
 
+static int choose_roce(struct mpib_hca *hca, const struct mpib_env *env,
+		       const struct ibv_port_attr *attr, struct mpib_gid *ret)
+{
+	int r = mpib_gid_choose(hca->ctx, hca->port, (unsigned int)attr->gid_tbl_len,
+				env->gid_index, ret);
+
+	if (r == 0 && ret->ipv4_be)
+		return 0;
+	if (env->gid_index >= 0)
+		MPIB_WARN("%s rail %s: GID %d (MPIB_IB_GID_INDEX) is empty or carries no IPv4 "
+			  "address",
+			  mpib_rail_name(hca->rail), hca->name, env->gid_index);
+	else
+		MPIB_WARN("%s rail %s: no RoCE v2 GID with a routable IPv4 address; give its "
+			  "network interface an address",
+			  mpib_rail_name(hca->rail), hca->name);
+	return -MPIB_EUSAGE;
+}
+
+/* InfiniBand GIDs carry no IPv4 address, and the node's name in islands and flows is one: the user
+ * gives it. SUP's is only for display and stays 0. */
+static int choose_ib(struct mpib_hca *hca, const struct mpib_env *env,
+		     const struct ibv_port_attr *attr, struct mpib_gid *ret)
+{
+	int index = env->gid_index < 0 ? 0 : env->gid_index;
+	uint32_t addr_be = 0;
+
+	if (mpib_gid_choose(hca->ctx, hca->port, (unsigned int)attr->gid_tbl_len, index, ret) < 0) {
+		MPIB_WARN("%s rail %s: GID %d of the InfiniBand port is empty",
+			  mpib_rail_name(hca->rail), hca->name, index);
+		return -MPIB_EUSAGE;
+	}
+	if (hca->rail == MPIB_SOUT && mpib_ipv4_parse(env->node_addr, &addr_be) < 0) {
+		MPIB_WARN("SOUT rail %s is an InfiniBand port, which has no IPv4 address: set "
+			  "MPIB_NODE_ADDR to one that stands for this node (now \"%s\")",
+			  hca->name, env->node_addr);
+		return -MPIB_EUSAGE;
+	}
+	ret->ipv4_be = addr_be;
+	return 0;
+}
+
 int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct mpib_peer *ret,
 		      struct mpib_gid *ret_gid)
 {
@@ -229,22 +265,10 @@ int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct m
 		return r;
 	}
 
-	r = mpib_gid_choose(hca->ctx, hca->port, (unsigned int)attr.gid_tbl_len, env->gid_index,
-			    ret_gid);
-	if (r == 0 && ret_gid->ipv4_be == 0)
-		r = -EADDRNOTAVAIL;
-	if (r < 0 && env->gid_index >= 0) {
-		MPIB_WARN("%s rail %s: GID %d (MPIB_IB_GID_INDEX) is empty or carries no IPv4 "
-			  "address",
-			  mpib_rail_name(hca->rail), hca->name, env->gid_index);
-		return -MPIB_EUSAGE;
-	}
-	if (r < 0) {
-		MPIB_WARN("%s rail %s: no RoCE v2 GID with a routable IPv4 address; give its "
-			  "network interface an address",
-			  mpib_rail_name(hca->rail), hca->name);
-		return -MPIB_EUSAGE;
-	}
+	r = attr.link_layer == IBV_LINK_LAYER_INFINIBAND ? choose_ib(hca, env, &attr, ret_gid)
+							 : choose_roce(hca, env, &attr, ret_gid);
+	if (r < 0)
+		return r;
 
 	memcpy(ret->rail[hca->rail].gid, ret_gid->gid.raw, 16);
 	ret->rail[hca->rail].ipv4_be = ret_gid->ipv4_be;
@@ -305,7 +329,8 @@ static void check_pair(const struct mpib_device *dev, const uint32_t ipv4_be[MPI
 
 	if (strcmp(sout->name, sup->name) == 0)
 		MPIB_WARN("device %s: both rails are the same port; name two", dev->name);
-	else if (mpib_ipv4_same_prefix(ipv4_be[MPIB_SOUT], ipv4_be[MPIB_SUP], 24))
+	else if (ipv4_be[MPIB_SUP] &&
+		 mpib_ipv4_same_prefix(ipv4_be[MPIB_SOUT], ipv4_be[MPIB_SUP], 24))
 		MPIB_WARN("device %s: SOUT and SUP have addresses of one /24 network; are they the "
 			  "right pair?",
 			  dev->name);

@@ -28,6 +28,8 @@ const struct mpib_env_row mpib_env_rows[] = {
 	  "nodes whose SOUT addresses share this many bits are one island" },
 	{ "MPIB_SOUT_QP", "2", 1, MPIB_QPS_MAX, NUMBER(qps[0]), "QPs a connection on SOUT" },
 	{ "MPIB_SUP_QP", "4", 1, MPIB_QPS_MAX, NUMBER(qps[1]), "QPs a connection on SUP" },
+	{ "MPIB_NODE_ADDR", "", TEXT(node_addr),
+	  "InfiniBand only: the IPv4 address that stands for this node in islands and flows" },
 	{ "MPIB_IB_GID_INDEX", "-1", -1, 1023, NUMBER(gid_index),
 	  "GID index on both rails; -1: the first routable RoCE v2 IPv4 entry" },
 	{ "MPIB_IB_TIMEOUT", "18", 1, 31, NUMBER(timeout),

@@ -17,6 +17,7 @@ enum mpib_mode {
 struct mpib_env {
 	char hca_sout[256]; /* comma list of name[:port]; empty when unset */
 	char hca_sup[256];
+	char node_addr[16]; /* empty, or an IPv4 address */
 	char oob_if[64]; /* empty: the interface of SOUT's address */
 	char agent_dir[PATH_MAX];
 	int mode; /* enum mpib_mode */

@@ -83,7 +83,7 @@ GET_PROPERTIES(9, FILL_SINCE_V7(props); FILL_SINCE_V9(props, p, dev))
 GET_PROPERTIES(11, FILL_SINCE_V7(props); FILL_SINCE_V9(props, p, dev);
 	       props->maxMultiRequestSize = 1)
 GET_PROPERTIES(12, FILL_SINCE_V7(props); FILL_SINCE_V9(props, p, dev);
-	       props->maxMultiRequestSize = 1; props->railId = NCCL_NET_ID_UNDEF;
+	       props->maxMultiRequestSize = 1; props->railId = (int16_t)dev;
 	       props->planeId = NCCL_NET_ID_UNDEF)
 
 /* ---- connections ---------------------------------------------------------------------------- */
