@@ -30,7 +30,7 @@ const struct mpib_env_row mpib_env_rows[] = {
 	{ "MPIB_SUP_QP", "4", 1, MPIB_QPS_MAX, NUMBER(qps[1]), "QPs a connection on SUP" },
 	{ "MPIB_NODE_ADDR", "", TEXT(node_addr),
 	  "InfiniBand only: the IPv4 address that stands for this node in islands and flows" },
-	{ "MPIB_IB_GID_INDEX", "-1", -1, 1023, NUMBER(gid_index),
+	{ "MPIB_IB_GID_INDEX", "-1", -1, MPIB_GID_INDEX_MAX, NUMBER(gid_index),
 	  "GID index on both rails; -1: the first routable RoCE v2 IPv4 entry" },
 	{ "MPIB_IB_TIMEOUT", "18", 1, 31, NUMBER(timeout),
 	  "ACK timeout exponent: 4.096 us * 2^N a try" },

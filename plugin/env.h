@@ -9,6 +9,8 @@
 
 #define MPIB_QPS_MAX 16 /* most QPs on one rail of one connection */
 
+#define MPIB_GID_INDEX_MAX 255 /* verbs name a source GID with eight bits */
+
 enum mpib_mode {
 	MPIB_MODE_VANILLA = 0,	/* topology alone decides */
 	MPIB_MODE_ADVANCED = 1, /* the agent's hint decides */

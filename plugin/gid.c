@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "plugin/env.h"
 #include "plugin/verbs.h"
 
 uint32_t mpib_gid_ipv4(const union ibv_gid *gid)
@@ -32,6 +33,8 @@ int mpib_gid_choose(struct ibv_context *ctx, unsigned int port, unsigned int tab
 	unsigned int first = wanted < 0 ? 0 : (unsigned int)wanted;
 	unsigned int end = wanted < 0 ? table_len : first + 1;
 
+	if (end > MPIB_GID_INDEX_MAX + 1)
+		end = MPIB_GID_INDEX_MAX + 1;
 	for (unsigned int index = first; index < end && index < table_len; index++) {
 		uint32_t ipv4;
 
