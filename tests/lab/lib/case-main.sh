@@ -7,6 +7,10 @@ set -euo pipefail
 . "$LAB_ROOT/lib/guest.sh"
 # shellcheck source=tests/lab/lib/case.sh
 . "$LAB_ROOT/lib/case.sh"
+# shellcheck source=tests/lab/lib/perf.sh
+. "$LAB_ROOT/lib/perf.sh"
+# shellcheck source=tests/lab/lib/agent.sh
+. "$LAB_ROOT/lib/agent.sh"
 
 # What a case left running ends with it.
 case_end() {

@@ -16,11 +16,14 @@ image_ensure() {
 	local dir
 
 	dir=$(image_dir)
-	[ -e "$dir/disk.img" ] && return
+	if [ -e "$dir/disk.img" ]; then
+		touch "$dir"
+		return
+	fi
 	mkdir -p "$LAB_CACHE"
 	(
 		flock 9
-		[ -e "$dir/disk.img" ] || image_build "$dir"
+		[ -e "$dir/disk.img" ] || (enter --pid -- inner-image "$dir")
 	) 9>"$LAB_CACHE/lock" || die "the image could not be built"
 }
 
@@ -43,6 +46,9 @@ image_build() {
 	local dir=$1 work log started=$SECONDS
 
 	say "building the image (once; some minutes)"
+	# What an interrupted build left, and images that nobody has used for long.
+	find "$LAB_CACHE" -mindepth 1 -maxdepth 1 -name 'build.??????' -exec rm -rf {} +
+	find "$LAB_CACHE" -mindepth 1 -maxdepth 1 -type d -mtime +14 -exec rm -rf {} +
 	work=$(mktemp -d "$LAB_CACHE/build.XXXXXX")
 	log=$LAB_CACHE/build.log
 	if ! image_build_in "$work" >"$log" 2>&1 </dev/null; then

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# nodes: 2
+# limit: 240
+# Advanced mode: the share that the policy file gives a flow is what its messages do, to the byte
+# by the plugin's counters and within the protocol's overhead by the NICs'.
+# shellcheck shell=bash
+
+# sup_bytes SIZE SHARE: what the contract says.
+sup_bytes() {
+	if [ "$2" -ge 1024 ]; then
+		echo "$1"
+	else
+		echo $((($1 * $2 >> 10) / 128 * 128))
+	fi
+}
+
+# near WHAT NIC-BYTES PAYLOAD: headers and control add a few per cent; a resent packet, too.
+near() {
+	expect_ge "$1" "$2" "$3"
+	expect_le "$1" "$2" "$(($3 * 106 / 100 + 65536))"
+}
+
+# share_moves SHARE SIZE COUNT
+share_moves() {
+	local share=$1 size=$2 count=$3 name=share-$1-$2 sup sout nics sout_tx sup_tx rail
+
+	agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = $share"
+	agent_reload 1
+	nics=$(nic_bytes 1)
+	perf "$name" 1 2 "$ADVANCED" bw --messages "$count" --size "$size" --warmup 0 --check
+	read -r sout_tx _ sup_tx _ <<<"$(nic_diff "$nics" "$(nic_bytes 1)")"
+
+	sup=$(($(sup_bytes "$size" "$share") * count))
+	sout=$((size * count - sup))
+	measured "share $share, $count x $size: SOUT SUP sent $(perf_sent "$name" bytes), received $(perf_received "$name" bytes); NICs $sout_tx $sup_tx"
+	expect_eq "bytes sent" "$(perf_sent "$name" bytes)" "$sout $sup"
+	expect_eq "bytes received" "$(perf_received "$name" bytes)" "$sout $sup"
+	expect_match "CTS" "$(perf_received "$name" cts)" '^[1-9][0-9]* 0$'
+	near "SOUT's NIC" "$sout_tx" "$sout"
+	near "SUP's NIC" "$sup_tx" "$sup"
+	rail=$(perf_sent "$name" requests)
+	[ "$sout" != 0 ] || expect_eq "requests on SOUT" "${rail% *}" 0
+	[ "$sup" != 0 ] || expect_eq "requests on SUP" "${rail#* }" 0
+}
+
+agent_start 1 2
+for share in 0 256 512 768 1024; do
+	share_moves $share $((1 << 20)) 8
+done
+# An odd size: SUP's part is cut to whole 128 bytes, except where one rail takes all.
+share_moves 512 1000003 4
+share_moves 1024 1000003 4

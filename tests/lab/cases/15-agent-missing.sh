@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+# nodes: 2
+# Advanced mode without an agent: the plugin refuses at once, in one clear line.
+# shellcheck shell=bash
+
+rc=0
+started=$SECONDS
+perf_listen peer 2 "$VANILLA"
+on 1 "env $PERF_ENV $ADVANCED mpib-netperf --plugin $PERF_PLUGIN --connect $(oob 2):$(perf_port 2) \
+	--json --log warn bw --messages 1" >"$CASE_DIR/out" 2>"$CASE_DIR/err" || rc=$?
+bg_stop peer
+cat "$CASE_DIR/out" "$CASE_DIR/err"
+
+lines=$(grep -i 'agent' "$CASE_DIR/err" | grep -v '^mpib-netperf' || true)
+measured "exit $rc after $((SECONDS - started)) s: $lines"
+expect_eq "exit status" "$rc" 1
+expect_eq "lines about it" "$(grep -c . <<<"$lines")" 1
+expect_match "the line" "$lines" '/tmp/mpib'
+expect_le "seconds" $((SECONDS - started)) 15

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+# nodes: 2
+# limit: 300
+# What fusing two rails is worth. The sender's rails are limited by netem, so that the wire is the
+# limit and not the emulated CPU: fused MB/s at the right share over the sum of both rails alone,
+# all of one run; and an equal split beside it.
+# shellcheck shell=bash
+
+# speed NAME SHARE: MB/s of 1 MiB messages, 8 in flight.
+speed() {
+	agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = $2"
+	agent_reload 1
+	perf "$1" 1 2 "$ADVANCED" bw --size 1M --window 8 --seconds 12 --warmup 3
+	perf_result "$1" .mbps
+}
+
+# compare NAME SOUT-MBIT SUP-MBIT SHARE
+compare() {
+	local name=$1 sout sup fused equal ratio
+
+	limit_rails 1 "$2" "$3"
+	sout=$(speed "$name-sout" 0)
+	sup=$(speed "$name-sup" 1024)
+	fused=$(speed "$name-fused" "$4")
+	ratio=$(jq -n "$fused / ($sout + $sup) * 1000 | round / 1000")
+	measured "$2 + $3 Mbit/s: SOUT alone $sout, SUP alone $sup, fused at share $4 $fused MB/s = $ratio of the sum"
+	if [ "$4" != 512 ]; then
+		equal=$(speed "$name-equal" 512)
+		measured "$2 + $3 Mbit/s: equal split $equal MB/s = $(jq -n "$equal / ($sout + $sup) * 1000 | round / 1000") of the sum"
+	fi
+	unlimit_rails 1
+	expect_ge "$name: fused over the sum" "$ratio" 0.97
+}
+
+agent_start 1 2
+compare even 40 40 512
+compare uneven 20 60 768
