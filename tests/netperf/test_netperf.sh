@@ -223,6 +223,20 @@ usage)
 	"$netperf" --plugin /nonexistent.so --listen 0 >"$work/out" 2>&1
 	[ $? = 1 ] || die "a missing plugin is not exit 1"
 	;;
+handle-override)
+	# the plugin's connect goes to a stranger; the peer waits in vain and says so
+	"$netperf" fakelisten --port 0 --kind silent >"$work/fake" &
+	fake_pid=$!
+	start_listener
+	fake=$(sed -n 's/.*"port":\([0-9]*\).*/\1/p' "$work/fake")
+	run_pair --handle-override "$(printf '%04x@4' "$fake")" verify --sizes 64 --no-both \
+		--comms 1 --timeout 2
+	kill "$fake_pid"
+	wait "$fake_pid"
+	want 1 3
+	grep -q '"event":"caller"' "$work/fake" || die "the stranger was not called"
+	said "nothing moved"
+	;;
 memory)
 	start_listener
 	run_pair verify --comms 4 --memory 1M --max-size 1M --no-groups
