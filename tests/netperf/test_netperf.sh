@@ -272,7 +272,7 @@ fault-*)
 	late) said "wrote outside\|wrong byte at" ;;
 	size) said "test says" ;;
 	stall | leak) said "nothing moved" ;;
-	sleep) said "doesn't return" ;;
+	sleep) said "doesn't return\|does not return" ;;
 	error) said "test: ncclRemoteError" ;;
 	sizes) said "test wrote a size" ;;
 	stale) said "left as it was" ;;
