@@ -108,7 +108,7 @@ static void test_ctl_byte_by_byte(void **state)
 		while (mpib_ctl_recv(&ctl[1], &frame) > 0) {
 			got++;
 			assert_int_equal(frame.type, got);
-			assert_int_equal(frame.payload_len, got == 1	? 0
+			assert_int_equal(frame.payload_len, got == 1   ? 0
 							    : got == 2 ? sizeof(payload)
 								       : 1);
 		}

@@ -35,8 +35,9 @@ static struct mpib_handle handle_v4(void)
 static void test_handle_known_bytes(void **state)
 {
 	static const uint8_t want[MPIB_HANDLE_SIZE] = {
-		0x4d, 0x50, 0x42, 0x43, 1, 0, 4, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,
-		0x12, 0x34, 10, 0, 1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 1, 7, 1, 24,
+		0x4d, 0x50, 0x42, 0x43, 1,  0, 4,  0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33,
+		0x22, 0x11, 0x12, 0x34, 10, 0, 1,  5, 0,    0,	  0,	0,    0,    0,
+		0,    0,    0,	  0,	0,  0, 10, 0, 1,    7,	  1,	24,
 	};
 	struct mpib_handle handle = handle_v4(), back;
 	uint8_t buf[MPIB_HANDLE_SIZE];
@@ -95,7 +96,7 @@ static void test_handle_wrong_field(void **state)
 		size_t at;
 		uint8_t value;
 	} rows[] = {
-		{ 0, 0x4c }, { 3, 0 },	  { 6, 5 },    { 6, 0 },   { 7, 1 },
+		{ 0, 0x4c }, { 3, 0 },	  { 6, 5 },   { 6, 0 },	   { 7, 1 },
 		{ 38, 2 },   { 38, 255 }, { 39, 33 }, { 39, 255 },
 	};
 	struct mpib_handle handle = handle_v4(), back;
@@ -241,6 +242,8 @@ static struct mpib_peer_qps peer_qps(void)
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		q.qps[rail] = MPIB_QPS_MAX;
 		q.ring_rkey[rail] = 0xaabb0000u + rail;
+		q.ece[rail].vendor_id = 0x15b3;
+		q.ece[rail].options = 0x30000001u + rail;
 		for (unsigned int k = 0; k < MPIB_QPS_MAX; k++)
 			q.qpn[rail][k] = 0xffff00u + rail * MPIB_QPS_MAX + k;
 	}
@@ -248,7 +251,8 @@ static struct mpib_peer_qps peer_qps(void)
 	return q;
 }
 
-#define QPS_RAIL_SIZE (2 + 4 + 4 * MPIB_QPS_MAX)
+#define QPS_QPN	      14 /* of a rail: behind count, key and ECE */
+#define QPS_RAIL_SIZE (QPS_QPN + 4 * MPIB_QPS_MAX)
 #define QPS_SIZE      (2 + 2 * QPS_RAIL_SIZE + 8)
 
 static int decode_qps(const uint8_t *bytes, size_t len, struct mpib_peer_qps *ret)
@@ -279,8 +283,8 @@ static void test_peer_qps(void **state)
 		{ "a third rail beside", 1, 7 },
 		{ "17 QPs", 2, MPIB_QPS_MAX + 1 },
 		{ "256 QPs", 3, 1 },
-		{ "a QP number of 25 bits", 2 + 6 + 3, 1 },
-		{ "the last QP number", 2 + 6 + 4 * MPIB_QPS_MAX - 1, 1 },
+		{ "a QP number of 25 bits", 2 + QPS_QPN + 3, 1 },
+		{ "the last QP number", 2 + QPS_QPN + 4 * MPIB_QPS_MAX - 1, 1 },
 		{ "QPs of SUP", 2 + QPS_RAIL_SIZE, MPIB_QPS_MAX + 1 },
 	};
 	struct mpib_peer_qps q = peer_qps(), back;
@@ -377,8 +381,7 @@ static void check_random(const uint8_t *bytes, size_t len)
 	uint64_t nonce;
 
 	if (decode_handle(bytes, len, &handle) == 0) {
-		assert_true(handle.addr.ss_family == AF_INET ||
-			    handle.addr.ss_family == AF_INET6);
+		assert_true(handle.addr.ss_family == AF_INET || handle.addr.ss_family == AF_INET6);
 		assert_true(handle.prefix_len <= 32 && handle.mode <= 1);
 	}
 	if (decode_peer(bytes, len, &p) == 0)
@@ -416,8 +419,8 @@ static void test_random_input(void **state)
 
 		/* Every fourth is noise; the others are good ones with a few bytes changed. */
 		for (size_t k = 0; k < len; k++)
-			buf[k] = base == 3 ? (uint8_t)mpib_test_random_next(&random)
-					   : good[base][k];
+			buf[k] =
+				base == 3 ? (uint8_t)mpib_test_random_next(&random) : good[base][k];
 		for (unsigned int k = 0; base < 3 && len && k < 3; k++)
 			buf[mpib_test_random_below(&random, len)] =
 				(uint8_t)mpib_test_random_next(&random);

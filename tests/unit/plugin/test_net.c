@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small decisions: addresses of GIDs and of the control plane, speeds, results. */
+#include "tests/unit/plugin/test.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "plugin/device.h"
+#include "plugin/gid.h"
+#include "plugin/net.h"
+#include "plugin/result.h"
+
+static uint32_t ip(const char *text)
+{
+	struct in_addr addr;
+
+	assert_int_equal(inet_pton(AF_INET, text, &addr), 1);
+	return addr.s_addr;
+}
+
+static void test_gid_ipv4(void **state)
+{
+	static const struct {
+		const char *gid, *want;
+	} rows[] = {
+		{ "::ffff:10.0.1.2", "10.0.1.2" },
+		{ "::ffff:255.255.255.255", "255.255.255.255" },
+		{ "fe80::ffff:10.0.1.2", NULL },
+		{ "::10.0.1.2", NULL },
+		{ "::fffe:10.0.1.2", NULL },
+		{ "2001:db8::1", NULL },
+		{ "::", NULL },
+	};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+		union ibv_gid gid;
+
+		assert_int_equal(inet_pton(AF_INET6, rows[k].gid, gid.raw), 1);
+		assert_int_equal(mpib_gid_ipv4(&gid), rows[k].want ? ip(rows[k].want) : 0);
+	}
+}
+
+static void test_routable(void **state)
+{
+	static const char *const yes[] = { "10.0.0.1",	      "1.0.0.0",    "169.253.1.1",
+					   "169.255.1.1",     "172.16.0.1", "192.168.1.1",
+					   "223.255.255.255", "126.0.0.1",  "128.0.0.1" };
+	static const char *const no[] = { "0.0.0.0",	 "0.1.2.3",	"127.0.0.1",
+					  "127.255.0.1", "169.254.0.1", "169.254.255.255",
+					  "224.0.0.1",	 "239.1.1.1",	"255.255.255.255" };
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(yes) / sizeof(yes[0]); k++)
+		if (!mpib_ipv4_routable(ip(yes[k])))
+			fail_msg("%s", yes[k]);
+	for (size_t k = 0; k < sizeof(no) / sizeof(no[0]); k++)
+		if (mpib_ipv4_routable(ip(no[k])))
+			fail_msg("%s", no[k]);
+}
+
+/* InfiniBand specification, port attributes: active width and speed are codes. */
+static void test_speed(void **state)
+{
+	static const struct {
+		unsigned int width, speed, mbps;
+	} rows[] = {
+		{ 1, 1, 2500 },	    { 2, 1, 10000 },   { 2, 4, 40000 },	   { 2, 16, 56000 },
+		{ 2, 32, 100000 },  { 2, 64, 200000 }, { 2, 128, 400000 }, { 8, 128, 1200000 },
+		{ 4, 32, 200000 },  { 16, 32, 50000 }, { 1, 32, 25000 },   { 0, 0, 2500 },
+		{ 255, 255, 2500 },
+	};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++)
+		assert_int_equal(mpib_speed_mbps(rows[k].width, rows[k].speed), rows[k].mbps);
+}
+
+static void test_results(void **state)
+{
+	static const struct {
+		int r;
+		ncclResult_t want;
+	} rows[] = {
+		{ 0, ncclSuccess },
+		{ 1, ncclSuccess },
+		{ -EINVAL, ncclInvalidArgument },
+		{ -MPIB_EUSAGE, ncclInvalidUsage },
+		{ -MPIB_EINTERNAL, ncclInternalError },
+		{ -EREMOTEIO, ncclRemoteError },
+		{ -ECONNRESET, ncclRemoteError },
+		{ -ECONNREFUSED, ncclRemoteError },
+		{ -EHOSTUNREACH, ncclRemoteError },
+		{ -ENETUNREACH, ncclRemoteError },
+		{ -EPIPE, ncclRemoteError },
+		{ -EPROTO, ncclRemoteError },
+		{ -EBADMSG, ncclRemoteError },
+		{ -ETIMEDOUT, ncclRemoteError },
+		{ -EIO, ncclSystemError },
+		{ -ENOMEM, ncclSystemError },
+		{ -EACCES, ncclSystemError },
+		{ -ENOENT, ncclSystemError },
+		{ -ELIBACC, ncclSystemError },
+		{ -12345, ncclSystemError },
+	};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++)
+		assert_int_equal(mpib_result(rows[k].r), rows[k].want);
+}
+
+static void test_address_by_name(void **state)
+{
+	struct sockaddr_storage addr;
+	const struct sockaddr_in *in4 = (const void *)&addr;
+	char text[MPIB_ADDR_TEXT_MAX];
+
+	(void)state;
+	test_log_clear();
+	assert_int_equal(mpib_net_address("lo", ip("10.0.1.1"), &addr), 0);
+	assert_int_equal(addr.ss_family, AF_INET);
+	assert_int_equal(in4->sin_addr.s_addr, ip("127.0.0.1"));
+	assert_int_equal(in4->sin_port, 0);
+	assert_string_equal(mpib_net_format(&addr, text), "127.0.0.1:0");
+	/* SOUT's own interface is the choice where none is named. */
+	assert_int_equal(mpib_net_address("", ip("127.0.0.1"), &addr), 0);
+	assert_int_equal(in4->sin_addr.s_addr, ip("127.0.0.1"));
+	assert_int_equal(mpib_net_address("", 0, &addr), 0);
+	assert_int_equal(test_log_warnings(), 0);
+
+	assert_int_equal(mpib_net_address("no-such0", 0, &addr), -MPIB_EUSAGE);
+	assert_int_equal(test_log_warnings(), 1);
+	assert_logged("MPIB_OOB_IF=no-such0");
+	assert_logged(" lo"); /* what there is */
+}
+
+static void test_format_ipv6(void **state)
+{
+	struct sockaddr_storage addr = { .ss_family = AF_INET6 };
+	struct sockaddr_in6 *in6 = (void *)&addr;
+	char text[MPIB_ADDR_TEXT_MAX];
+
+	(void)state;
+	memset(&in6->sin6_addr, 0xfd, sizeof(in6->sin6_addr));
+	in6->sin6_port = htons(65535);
+	assert_string_equal(mpib_net_format(&addr, text),
+			    "[fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd:fdfd]:65535");
+}
+
+static int wait_connected(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	(void)poll(&p, 1, 2000);
+	return mpib_net_connected(fd);
+}
+
+static void test_connect(void **state)
+{
+	struct sockaddr_storage addr;
+	int listener, fd;
+
+	(void)state;
+	assert_int_equal(mpib_net_address("lo", 0, &addr), 0);
+	assert_int_equal(mpib_net_listen(&addr, &listener), 0);
+	assert_int_not_equal(((struct sockaddr_in *)&addr)->sin_port, 0);
+	assert_int_equal(mpib_net_connect(&addr, &fd), 0);
+	assert_int_equal(wait_connected(fd), 1);
+	mpib_net_tune(fd);
+	(void)close(fd);
+	(void)close(listener);
+	/* Nobody there: the error comes from connect or from the look afterwards. */
+	if (mpib_net_connect(&addr, &fd) == 0) {
+		assert_int_equal(wait_connected(fd), -ECONNREFUSED);
+		(void)close(fd);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_gid_ipv4),	cmocka_unit_test(test_routable),
+		cmocka_unit_test(test_speed),		cmocka_unit_test(test_results),
+		cmocka_unit_test(test_address_by_name), cmocka_unit_test(test_format_ipv6),
+		cmocka_unit_test(test_connect),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
