@@ -44,7 +44,7 @@ static void port_dead(struct side *s)
 	if (!s->client) {
 		uint64_t start = clock_ms();
 
-		ctl("rate 1/sup 40000000");
+		ctl("rate 1/sup 1000000");
 		require(post(&p, IBV_WR_RDMA_WRITE, 1, 0, BUF_BYTES - ARENA, IBV_SEND_SIGNALED) ==
 				0,
 			"a post");
@@ -65,7 +65,7 @@ static void port_dead_in_read(struct side *s)
 
 	pair_open(s, &p, &options);
 	if (!s->client) {
-		ctl("rate 2/sup 10000000");
+		ctl("rate 2/sup 1000000");
 		require(post(&p, IBV_WR_RDMA_READ, 1, 0, BUF_BYTES - ARENA, IBV_SEND_SIGNALED) == 0,
 			"a post");
 		(void)usleep(30000);

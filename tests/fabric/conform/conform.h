@@ -39,6 +39,7 @@ struct pair_options {
 	unsigned int qp_access; /* 0: all remote rights */
 	unsigned int mr_access; /* 0: all rights */
 	uint32_t send_wr, recv_wr, cqe, inline_bytes;
+	size_t bytes;			   /* of the buffer; 0: BUF_BYTES */
 	uint8_t timeout, retry, rnr_retry; /* rnr_retry: 0 means 7, 8 means 0 */
 };
 

@@ -113,11 +113,12 @@ static void make_qp(struct pair *p, const struct pair_options *o)
 void pair_open(struct side *s, struct pair *p, const struct pair_options *o)
 {
 	static uint32_t psn = 0x1234;
+	size_t bytes = o->bytes ? o->bytes : BUF_BYTES;
 	int cqe = o->cqe ? (int)o->cqe : 1024;
 
 	memset(p, 0, sizeof(*p));
 	p->side = s;
-	p->buf = calloc(1, BUF_BYTES);
+	p->buf = calloc(1, bytes);
 	if (!p->buf)
 		die("calloc");
 	if (o->channel) {
@@ -128,7 +129,7 @@ void pair_open(struct side *s, struct pair *p, const struct pair_options *o)
 	p->send_cq = ibv_create_cq(s->ctx, cqe, NULL, NULL, 0);
 	p->recv_cq = ibv_create_cq(s->ctx, cqe, p, p->channel, 0);
 	p->mr = ibv_reg_mr(
-		s->pd, p->buf, BUF_BYTES,
+		s->pd, p->buf, bytes,
 		(int)(o->mr_access ? o->mr_access : IBV_ACCESS_LOCAL_WRITE | REMOTE_ALL));
 	if (!p->send_cq || !p->recv_cq || !p->mr)
 		die("queues and memory");
