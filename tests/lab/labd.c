@@ -103,7 +103,7 @@ static int take_input(int conn, struct command *cmd)
 	int r = mpib_lab_frame_recv(conn, &frame);
 
 	if (r <= 0)
-		return -EPIPE;
+		return r < 0 ? r : -ENOTCONN;
 	if (frame.type != MPIB_LAB_INPUT || cmd->in < 0)
 		return 0;
 	/* A command that does not read its input is no error of the client's. */
@@ -117,6 +117,7 @@ static int take_input(int conn, struct command *cmd)
 static int command_serve(int conn, struct command *cmd)
 {
 	struct pollfd fds[WATCH_MAX];
+	int r;
 
 	for (;;) {
 		fds[WATCH_CONN] = (struct pollfd){ .fd = conn, .events = POLLIN };
@@ -129,12 +130,15 @@ static int command_serve(int conn, struct command *cmd)
 			return -errno;
 		}
 
-		if (fds[WATCH_OUT].revents && forward(conn, &cmd->out, MPIB_LAB_OUTPUT) < 0)
-			return -EPIPE;
-		if (fds[WATCH_ERR].revents && forward(conn, &cmd->err, MPIB_LAB_ERROR) < 0)
-			return -EPIPE;
-		if (fds[WATCH_CONN].revents && take_input(conn, cmd) < 0)
-			return -EPIPE;
+		r = 0;
+		if (fds[WATCH_OUT].revents)
+			r = forward(conn, &cmd->out, MPIB_LAB_OUTPUT);
+		if (r == 0 && fds[WATCH_ERR].revents)
+			r = forward(conn, &cmd->err, MPIB_LAB_ERROR);
+		if (r == 0 && fds[WATCH_CONN].revents)
+			r = take_input(conn, cmd);
+		if (r < 0)
+			return r;
 		if (fds[WATCH_CHILD].revents)
 			return 0;
 	}
@@ -175,6 +179,7 @@ static void serve(int conn)
 	struct command cmd;
 	uint8_t code;
 	int status;
+	int r;
 
 	if (mpib_lab_frame_recv(conn, &frame) <= 0 || frame.type != MPIB_LAB_RUN ||
 	    frame.len >= MPIB_LAB_FRAME_MAX)
@@ -183,8 +188,12 @@ static void serve(int conn)
 	if (command_start(frame.data, &cmd) < 0)
 		return;
 
-	if (command_serve(conn, &cmd) < 0)
+	r = command_serve(conn, &cmd);
+	if (r < 0) {
+		fprintf(stderr, "labd: client gone (%s), ending: %.80s\n", strerror(-r),
+			frame.data);
 		command_kill(&cmd);
+	}
 	command_drain(conn, &cmd);
 	if (waitpid(cmd.pid, &status, 0) < 0)
 		return;

@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -61,6 +62,8 @@ static int connect_once(const struct sockaddr_in *addr)
 		return -err;
 	}
 
+	/* Only the connect was bounded: from here on frames are read and written whole. */
+	fcntl(fd, F_SETFL, 0);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	return fd;
 }
@@ -78,7 +81,6 @@ static int connect_until(const struct options *opt)
 	do {
 		fd = connect_once(&addr);
 		if (fd >= 0) {
-			/* Frames are read whole from here on. */
 			struct timeval tv = { .tv_sec = 60 };
 
 			setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
@@ -96,8 +98,11 @@ static int take_frame(int fd)
 	static struct mpib_lab_frame frame;
 	int r = mpib_lab_frame_recv(fd, &frame);
 
-	if (r <= 0)
+	if (r <= 0) {
+		fprintf(stderr, "labx: the node went away: %s\n",
+			r < 0 ? strerror(-r) : "connection closed");
 		return EXIT_LOST;
+	}
 	if (frame.type == MPIB_LAB_STATUS)
 		return frame.len == 1 ? (uint8_t)frame.data[0] : EXIT_LOST;
 	(void)mpib_lab_write_full(frame.type == MPIB_LAB_ERROR ? STDERR_FILENO : STDOUT_FILENO,

@@ -19,7 +19,7 @@ expect_match "status" "$(on 1 systemctl status --no-pager $unit)" '^ *Status: ".
 measured "$(on 1 systemctl status --no-pager $unit | sed -n 's/^ *\(Status: .*\)/\1/p')"
 # READY means that everything is there.
 on 1 "test -S /tmp/mpib/agent.sock && test -f /tmp/mpib/hints" || fail "ready without its files"
-expect_eq "hints" "$(on 1 stat -c '%s %U' /tmp/mpib/hints)" "4112 mpib"
+expect_eq "hints" "$(on 1 "stat -c '%s %U' /tmp/mpib/hints")" "4112 mpib"
 first=$(on 1 systemctl show -P MainPID $unit)
 
 on 1 systemctl reload $unit
@@ -35,7 +35,8 @@ second=$(on 1 systemctl show -P MainPID $unit)
 on 1 "kill -KILL $second"
 for _ in $(seq 20); do
 	third=$(on 1 systemctl show -P MainPID $unit)
-	[ "$third" != 0 ] && [ "$third" != "$second" ] && break
+	[ "$third" != 0 ] && [ "$third" != "$second" ] &&
+		[ "$(on 1 systemctl is-active $unit || true)" = active ] && break
 	sleep 0.5
 done
 is "a crash" active

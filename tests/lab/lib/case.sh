@@ -69,6 +69,13 @@ nic_diff() {
 	echo $((b[0] - a[0])) $((b[1] - a[1])) $((b[2] - a[2])) $((b[3] - a[3]))
 }
 
+# nic_resent N: how many packets rxe of node N sent again or missed so far, on either rail. An
+# emulated machine may answer too late; then a rail carries more than the payload.
+nic_resent() {
+	on "$1" 'cd /sys/class/infiniband && cat {sout,sup}/ports/1/hw_counters/{rcvd_seq_err,duplicate_request,completer_retry_err,out_of_seq_request,retry_exceeded_err}' 2>/dev/null |
+		awk '{ sum += $1 } END { print sum + 0 }'
+}
+
 # limit_rails N SOUT-MBIT SUP-MBIT: what node N sends is limited to these rates, so that the wire
 # and not the emulated CPU is what a figure shows.
 limit_rails() {

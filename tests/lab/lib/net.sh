@@ -29,7 +29,8 @@ net_tap() {
 	local tap=$1 bridge=$2 mtu=$3
 
 	ip tuntap add dev "$tap" mode tap
-	ip link set "$tap" mtu "$mtu" master "$bridge" up
+	# RDMA has no congestion control here: a queue shorter than what is in flight loses packets.
+	ip link set "$tap" mtu "$mtu" txqueuelen 20000 master "$bridge" up
 }
 
 # net_sup BRIDGE NODE…: plugs the nodes' SUP NICs into that bridge.
