@@ -1,44 +1,93 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Sends to the service manager without ever waiting long for it: one that hangs must not hang the
+ * agent, and through it a job. (sd_notify() blocks while the manager's queue is full.) */
 #include "agent/notify.h"
 
 #include <inttypes.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "common/cleanup.h"
+
+/* How long a message that must arrive may wait for room in the queue. */
+#define PATIENCE_MS 1000
+
+static void send_state(const char *state, int patience_ms)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	mpib_cleanup(mpib_closep) int fd = -1;
+	struct pollfd p;
+	socklen_t len;
+
+	if (!path || (*path != '/' && *path != '@') || strlen(path) >= sizeof(address.sun_path))
+		return;
+
+	memcpy(address.sun_path, path, strlen(path));
+	if (*path == '@')
+		address.sun_path[0] = '\0'; /* abstract */
+	len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 || connect(fd, (const struct sockaddr *)&address, len) < 0)
+		return;
+
+	p = (struct pollfd){ .fd = fd, .events = POLLOUT };
+	if (patience_ms)
+		(void)poll(&p, 1, patience_ms);
+	(void)send(fd, state, strlen(state), MSG_NOSIGNAL);
+}
 
 void mpib_notify_ready(const char *status)
 {
-	(void)sd_notifyf(0, "READY=1\nSTATUS=%s", status);
+	char state[1024];
+
+	(void)snprintf(state, sizeof(state), "READY=1\nSTATUS=%s", status);
+	send_state(state, PATIENCE_MS);
 }
 
 void mpib_notify_reloading(void)
 {
 	struct timespec now = { 0 };
+	char state[96];
 
 	/* The stamp lets a service manager that knows Type=notify-reload tell this reload from an
 	 * older one; others ignore it. */
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	(void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
-			 (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u);
+	(void)snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
+		       (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u);
+	send_state(state, PATIENCE_MS);
 }
 
 void mpib_notify_stopping(void)
 {
-	(void)sd_notify(0, "STOPPING=1\nSTATUS=Stopping; jobs keep their last shares");
+	send_state("STOPPING=1\nSTATUS=Stopping; jobs keep their last shares", PATIENCE_MS);
 }
 
 void mpib_notify_status(const char *status)
 {
-	(void)sd_notifyf(0, "STATUS=%s", status);
+	char state[1024];
+
+	(void)snprintf(state, sizeof(state), "STATUS=%s", status);
+	send_state(state, 0);
 }
 
 void mpib_notify_watchdog(void)
 {
-	(void)sd_notify(0, "WATCHDOG=1");
+	send_state("WATCHDOG=1", 0);
 }
 
 uint64_t mpib_notify_watchdog_usec(void)
 {
 	uint64_t usec = 0;
 
-	return sd_watchdog_enabled(0, &usec) > 0 ? usec / 2 : 0;
+	return sd_watchdog_enabled(0, &usec) > 0 ? usec / 3 : 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the service manager is told. Every call does nothing where there is none. */
+/* What the service manager is told. Every call does nothing where there is none, and none
+ * waits longer than a second. */
 #ifndef MPIB_AGENT_NOTIFY_H
 #define MPIB_AGENT_NOTIFY_H
 
@@ -12,7 +13,7 @@ void mpib_notify_status(const char *status);
 /* A sign of life, due each mpib_notify_watchdog_usec(). */
 void mpib_notify_watchdog(void);
 
-/* Half the time within which the service manager wants signs of life, or 0 where it wants none. */
+/* A third of the time within which the service manager wants signs of life, or 0 where it wants none. */
 uint64_t mpib_notify_watchdog_usec(void);
 
 #endif

@@ -10,12 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cleanup.h"
 #include "common/ipv4.h"
 
 #define NO_ISLAND (-1)
-
-MPIB_DEFINE_CLEANUP(struct mpib_policy *, mpib_policy_free);
 
 int mpib_policy_new(struct mpib_policy **ret)
 {

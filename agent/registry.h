@@ -123,11 +123,11 @@ int mpib_registry_add(struct mpib_registry *registry, struct mpib_peer *peer, ui
 /* The same with a given slot, for what an earlier incarnation handed out; limits don't apply.
  * -EEXIST where slot, flow or conn_id contradict what is there, -ERANGE for a slot outside. */
 int mpib_registry_adopt(struct mpib_registry *registry, struct mpib_peer *peer, uint32_t conn_id,
-			const struct mpib_addresses *addresses, uint32_t slot,
+			const struct mpib_addresses *addresses, uint32_t index,
 			struct mpib_reg **ret);
 
 /* Keeps a slot for a flow that nobody holds at present. -EEXIST where either is taken. */
-int mpib_registry_keep(struct mpib_registry *registry, uint32_t slot, uint32_t src_be,
+int mpib_registry_keep(struct mpib_registry *registry, uint32_t index, uint32_t src_be,
 		       uint32_t dst_be);
 
 /* Frees a registration. True where it was the flow's last: the slot is free then. */

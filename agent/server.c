@@ -66,8 +66,6 @@ struct mpib_server {
 	uint64_t n_limited; /* not said yet */
 };
 
-MPIB_DEFINE_CLEANUP(struct mpib_server *, mpib_server_free);
-
 uint32_t mpib_server_n_clients(const struct mpib_server *server)
 {
 	return server->n_clients;

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Figures, not verdicts: round trip of a registration with 1, 32 and 300 client processes, with a
+ * connection for each request, and the reload of a long policy. */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "tests/unit/agent/harness.h"
+
+#define ROUNDS_MAX  20000u
+#define CLIENTS_MAX 300u
+
+static struct agent agent;
+
+struct board {
+	uint32_t nsec[ROUNDS_MAX + CLIENTS_MAX];
+};
+
+struct client {
+	struct board *board;
+	unsigned int first; /* where its figures go */
+	unsigned int rounds;
+	uint32_t flow;
+	bool socket_each; /* a connection for each request */
+	int go;		  /* starts when this pipe closes */
+};
+
+static uint64_t now_nsec(void)
+{
+	struct timespec now = { 0 };
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int run_client(void *arg)
+{
+	const struct client *me = arg;
+	int fd = agent_connect(&agent);
+	char byte;
+
+	if (fd < 0 || read(me->go, &byte, 1) != 0)
+		return 1;
+	for (unsigned int n = 0; n < me->rounds; n++) {
+		uint64_t start = now_nsec();
+		struct answer a = me->socket_each ? agent_register_once(&agent, n, 1, me->flow)
+						  : agent_register(fd, n, 1, me->flow);
+		uint64_t took = now_nsec() - start;
+
+		if (!a.ok || a.status != MPIB_STATUS_OK ||
+		    agent_deregister(fd, n).status != MPIB_STATUS_OK)
+			return 1;
+		me->board->nsec[me->first + n] = (uint32_t)took;
+	}
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint32_t left = *(const uint32_t *)a;
+	uint32_t right = *(const uint32_t *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+static void measure(unsigned int n_clients, unsigned int total, bool socket_each)
+{
+	struct client clients[CLIENTS_MAX];
+	pid_t pids[CLIENTS_MAX];
+	unsigned int rounds = total / n_clients;
+	struct board *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int go[2];
+
+	assert_true(board != MAP_FAILED);
+	assert_int_equal(pipe(go), 0);
+	for (unsigned int n = 0; n < n_clients; n++) {
+		clients[n] = (struct client){
+			.board = board,
+			.first = n * rounds,
+			.rounds = rounds,
+			.flow = 1 + n % 200,
+			.socket_each = socket_each,
+			.go = go[0],
+		};
+		pids[n] = fork();
+		assert_true(pids[n] >= 0);
+		if (pids[n] == 0) {
+			(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+			(void)close(go[1]);
+			_exit(run_client(&clients[n]));
+		}
+	}
+	(void)close(go[1]);
+	for (unsigned int n = 0; n < n_clients; n++)
+		assert_int_equal(harness_reap(pids[n]), 0);
+	(void)close(go[0]);
+
+	total = rounds * n_clients;
+	qsort(board->nsec, total, sizeof(board->nsec[0]), compare);
+	print_message("register, %3u client%s, a connection %s: p50 %.1f us, p99 %.1f us (%u)\n",
+		      n_clients, n_clients == 1 ? " " : "s", socket_each ? "each" : "for all",
+		      board->nsec[total / 2] / 1000.0, board->nsec[total * 99 / 100] / 1000.0,
+		      total);
+	(void)munmap(board, sizeof(*board));
+}
+
+static void register_round_trips(void **state)
+{
+	(void)state;
+	agent_init(&agent);
+	agent_start(&agent);
+	measure(1, ROUNDS_MAX, false);
+	measure(1, 5000, true);
+	measure(32, ROUNDS_MAX, false);
+	measure(300, ROUNDS_MAX, false);
+	assert_int_equal(agent_stop(&agent, SIGTERM), 0);
+	agent_fini(&agent);
+}
+
+static void reload_of_ten_thousand_lines_with_256_flows(void **state)
+{
+	static const char *const reload[] = { "reload", NULL };
+	char path[TEMPDIR_MAX + 32];
+	uint64_t took[2];
+	FILE *file;
+	int fd;
+
+	(void)state;
+	agent_init(&agent);
+	agent_start(&agent);
+	fd = agent_connect(&agent);
+	for (uint32_t n = 0; n < 256; n++)
+		assert_int_equal(agent_register(fd, n, test_ip("10.0.0.1"), 1 + n).status,
+				 MPIB_STATUS_OK);
+	(void)snprintf(path, sizeof(path), "%s/agent.ini", agent.base);
+	for (unsigned int share = 0; share < 2; share++) {
+		uint64_t start;
+
+		file = fopen(path, "we");
+		assert_non_null(file);
+		(void)fprintf(file, "[policy]\ninter = %u\n", share + 5);
+		for (unsigned int n = 0; n < 5000; n++)
+			(void)fprintf(file, "[flow 10.%u.%u.9 10.1.1.1]\nshare = %u%%\n", n / 250,
+				      n % 250, share);
+		assert_int_equal(fclose(file), 0);
+		start = now_nsec();
+		assert_int_equal(agent_ctl(&agent, geteuid(), reload, NULL), 0);
+		took[share] = (now_nsec() - start) / 1000;
+	}
+	print_message("mpibctl reload of 10002 lines, 256 flows changed: %llu us\n",
+		      (unsigned long long)took[1]);
+	(void)close(fd);
+	assert_int_equal(agent_stop(&agent, SIGTERM), 0);
+	agent_fini(&agent);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(register_round_trips),
+		cmocka_unit_test(reload_of_ten_thousand_lines_with_256_flows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The systemd files by systemd's own judgement: units verify clean, exposure at most 2.0, the
+# directory is made with its owner and mode, and the cleaner leaves it alone.
+# test_units.sh SERVICE SOCKET TMPFILES SYSUSERS AGENTD MPIBCTL
+set -euo pipefail
+
+service=$1 socket=$2 tmpfiles=$3 sysusers=$4
+agentd=$(realpath "$5") mpibctl=$(realpath "$6")
+for tool in systemd-analyze systemd-tmpfiles systemd-sysusers; do
+	command -v "$tool" >/dev/null || { echo "SKIP: $tool is missing"; exit 77; }
+done
+
+work=$(mktemp -d /tmp/mpib-units-XXXXXX)
+trap 'rm -rf "$work"' EXIT
+
+echo "== verify"
+sed -e "s|^ExecStart=.*|ExecStart=$agentd|" -e "s|^ExecReload=.*|ExecReload=$mpibctl reload|" \
+	"$service" >"$work/mpib-agentd.service"
+cp "$socket" "$work/mpib-agentd.socket"
+said=$(cd "$work" && systemd-analyze verify --man=no ./mpib-agentd.service ./mpib-agentd.socket 2>&1) ||
+	said="systemd-analyze failed: $said"
+[ -z "$said" ] || { echo "$said"; exit 1; }
+
+echo "== exposure"
+systemd-analyze security --offline=yes --threshold=20 --no-pager "$work/mpib-agentd.service" |
+	tail -1
+
+echo "== directory and cleaner"
+root=$work/root
+mkdir -p "$root"/{etc,tmp,usr/lib/tmpfiles.d,usr/lib/sysusers.d,var/tmp}
+cp "$tmpfiles" "$root/usr/lib/tmpfiles.d/mpib.conf"
+cp "$sysusers" "$root/usr/lib/sysusers.d/mpib.conf"
+if ! systemd-sysusers --root="$root" 2>"$work/err"; then
+	cat "$work/err"
+	echo "SKIP: can't make users below another root"
+	exit 77
+fi
+grep -q '^mpib:' "$root/etc/passwd"
+# The distribution's rule for /tmp, with an age that a test can wait for.
+echo 'd /tmp 1777 root root 1s' >"$root/usr/lib/tmpfiles.d/tmp.conf"
+systemd-tmpfiles --root="$root" --create
+mode=$(stat -c '%a %u' "$root/tmp/mpib")
+uid=$(awk -F: '$1 == "mpib" { print $3 }' "$root/etc/passwd")
+[ "$mode" = "755 $uid" ] || { echo "directory is $mode, wanted 755 $uid"; exit 1; }
+
+touch "$root/tmp/control" "$root/tmp/mpib/hints" "$root/tmp/mpib/agent.sock"
+for ((n = 0; n < 100; n++)); do
+	systemd-tmpfiles --root="$root" --clean
+	[ -e "$root/tmp/control" ] || break
+	sleep 0.1 # the age passes, nothing tells when
+done
+[ ! -e "$root/tmp/control" ] || { echo "the cleaner removed nothing at all"; exit 1; }
+for name in hints agent.sock; do
+	[ -e "$root/tmp/mpib/$name" ] || { echo "the cleaner removed $name"; exit 1; }
+done
+echo "== good"
