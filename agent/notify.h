@@ -13,7 +13,8 @@ void mpib_notify_status(const char *status);
 /* A sign of life, due each mpib_notify_watchdog_usec(). */
 void mpib_notify_watchdog(void);
 
-/* A third of the time within which the service manager wants signs of life, or 0 where it wants none. */
+/* A third of the time within which the service manager wants signs of life, or 0 where it wants
+ * none. */
 uint64_t mpib_notify_watchdog_usec(void);
 
 #endif
