@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -46,8 +47,10 @@ static struct {
 
 	/* The socket. */
 	struct mpib_watch_item sock; /* fd -1: not connected */
-	uint64_t retry_ms;
+	uint64_t retry_ms, retry_full_ms;
 	bool told_gone;
+	bool told_slow;
+	bool proven; /* it has answered a registration of this process */
 	uint8_t rx[64];
 	size_t rx_len;
 	uint8_t tx[8192];
@@ -95,17 +98,17 @@ static void publish(struct mpib_agent_reg *reg)
 static void check_owner(struct mpib_agent_reg *reg)
 {
 	struct mpib_hint_entry now;
-	uint32_t share = reg->held.sup_bw;
 
 	if (!reg->entry || reg->entry == &reg->held)
 		return;
-	if (mpib_hint_read_entry(reg->entry, &now) && now.src_ip == reg->sout_src_be &&
-	    now.dst_ip == reg->sout_dst_be) {
-		reg->held.sup_bw = now.sup_bw; /* remembered for that day */
+	if (!mpib_hint_read_entry(reg->entry, &now))
+		return; /* being written: nothing can be said */
+	if (now.src_ip == reg->sout_src_be && now.dst_ip == reg->sout_dst_be) {
+		reg->share_seen = now.sup_bw; /* remembered for that day */
 		return;
 	}
 
-	mpib_hint_write(&reg->held, share, reg->sout_src_be, reg->sout_dst_be);
+	mpib_hint_write(&reg->held, reg->share_seen, reg->sout_src_be, reg->sout_dst_be);
 	reg->entry = &reg->held;
 	publish(reg);
 }
@@ -123,15 +126,6 @@ static void set_stale(bool stale)
 		MPIB_WARN("agent is back: its shares are followed again");
 	for (struct mpib_agent_reg *reg = agent.regs; reg; reg = reg->next)
 		publish(reg);
-}
-
-/* The directory may have been made anew by hand: follow the file that is there now. */
-static void remap_if_replaced(void)
-{
-	if (mpib_hint_table_is_current(agent.env.agent_dir, &agent.table))
-		return;
-	if (map_table() == 0)
-		disconnect(); /* slots of the new table come with a new registration */
 }
 
 static void look_at_table(uint64_t now_ms)
@@ -209,20 +203,29 @@ static void disconnect(void)
 			set_state(reg, MPIB_REG_WANTED);
 }
 
-/* The agent's answer was wrong: whoever waits gets the error, the connection starts afresh. */
+/* The agent's answer was wrong: set-ups that wait for one get the error; connections in use ask
+ * again on a fresh socket. */
 static void protocol_error(const char *what)
 {
 	MPIB_WARN("agent at %s: %s; restart mpib-agentd, or set MPIB_AGENT_DIR to the right one",
 		  agent.env.agent_dir, what);
+	agent.told_gone = true;
 	for (unsigned int k = 0; k < agent.queue_len; k++) {
 		struct pending *p = &agent.queue[(agent.queue_head + k) % QUEUE_MAX];
 
-		if (p->reg && !p->reg->entry) {
-			p->reg->error = -EPROTO;
+		if (p->reg && !p->reg->handed_out) {
+			p->reg->error = -EIO;
 			set_state(p->reg, MPIB_REG_FAILED);
 		}
 	}
 	disconnect();
+}
+
+/* The agent refused one registration. A connection in use goes on with what it has. */
+static void refused(struct mpib_agent_reg *reg)
+{
+	reg->error = -EIO;
+	set_state(reg, reg->handed_out ? MPIB_REG_NO_SLOT : MPIB_REG_FAILED);
 }
 
 static void registered(struct mpib_agent_reg *reg, const struct mpib_wire_msg *msg)
@@ -239,31 +242,34 @@ static void registered(struct mpib_agent_reg *reg, const struct mpib_wire_msg *m
 			entry = mpib_hint_table_slot(&agent.table, msg->hint_slot);
 		}
 		if (!entry) {
-			reg->error = -EPROTO;
-			set_state(reg, MPIB_REG_FAILED);
+			refused(reg);
 			MPIB_WARN("agent gave slot %u of a table of %u: update mpib-agentd",
 				  msg->hint_slot, agent.table.entries);
 			return;
 		}
+		agent.proven = true;
+		agent.told_slow = false;
 		reg->slot = msg->hint_slot;
 		reg->entry = entry;
 		publish(reg);
 		set_state(reg, MPIB_REG_DONE);
 		return;
 	case MPIB_STATUS_NO_SLOT:
-		if (get_state(reg) != MPIB_REG_NO_SLOT && reg->deadline_ms)
+		if (!reg->told_unserved)
 			MPIB_WARN(
 				"agent has no free slot for flow %s: vanilla policy until it has; "
 				"raise slots= in its INI",
 				mpib_flow_format(reg->sout_src_be, reg->sout_dst_be, flow));
-		reg->deadline_ms = 0;
+		reg->told_unserved = true;
 		set_state(reg, MPIB_REG_NO_SLOT);
 		return;
 	default:
-		reg->error = -EPROTO;
-		set_state(reg, MPIB_REG_FAILED);
-		MPIB_WARN("agent refused flow %s as invalid: plugin and mpib-agentd don't fit",
-			  mpib_flow_format(reg->sout_src_be, reg->sout_dst_be, flow));
+		refused(reg);
+		if (!reg->told_unserved)
+			MPIB_WARN("agent refused flow %s as invalid: plugin and mpib-agentd don't "
+				  "fit",
+				  mpib_flow_format(reg->sout_src_be, reg->sout_dst_be, flow));
+		reg->told_unserved = true;
 		return;
 	}
 }
@@ -400,12 +406,19 @@ static void flush_requests(void)
 /* Connects if need be and sends what waits. */
 static void pump(void)
 {
-	if (agent.sock.fd < 0 && (!agent.regs || mpib_now_ms() < agent.retry_ms))
+	if (agent.sock.fd < 0) {
+		if ((!agent.regs && !agent.leaving_len) || mpib_now_ms() < agent.retry_ms)
+			return;
+		/* The directory may have been made anew: its socket and its table go together. */
+		if (!mpib_hint_table_is_current(agent.env.agent_dir, &agent.table))
+			(void)map_table();
+		if (connect_socket() < 0)
+			return;
+	}
+	if (!agent.table.header && map_table() < 0) {
+		disconnect();
 		return;
-	if (agent.sock.fd < 0 && connect_socket() < 0)
-		return;
-	if (!agent.table.header && map_table() < 0)
-		return;
+	}
 
 	while (agent.leaving_len) {
 		const struct mpib_wire_msg msg = {
@@ -437,25 +450,15 @@ static void pump(void)
 	flush_requests();
 }
 
-/* Deadlines of new connections, and full tables. */
-static void look_at_registrations(uint64_t now_ms)
+/* Tables that were full are asked again. */
+static void retry_full_tables(uint64_t now_ms)
 {
-	static uint64_t retry_full_ms;
-	bool retry_full = now_ms >= retry_full_ms;
-
-	if (retry_full)
-		retry_full_ms = now_ms + NO_SLOT_RETRY_MS;
-	for (struct mpib_agent_reg *reg = agent.regs; reg; reg = reg->next) {
-		enum mpib_reg_state state = get_state(reg);
-
-		if (state == MPIB_REG_NO_SLOT && retry_full)
-			set_state(reg, MPIB_REG_WANTED);
-		if (state != MPIB_REG_SENT || reg->entry || !reg->deadline_ms ||
-		    now_ms < reg->deadline_ms)
-			continue;
-		protocol_error("it accepted a registration and didn't answer within 2 s");
+	if (now_ms < agent.retry_full_ms)
 		return;
-	}
+	agent.retry_full_ms = now_ms + NO_SLOT_RETRY_MS;
+	for (struct mpib_agent_reg *reg = agent.regs; reg; reg = reg->next)
+		if (get_state(reg) == MPIB_REG_NO_SLOT)
+			set_state(reg, MPIB_REG_WANTED);
 }
 
 static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
@@ -463,14 +466,14 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 	(void)tick;
 	if (!agent.regs && !agent.leaving_len)
 		return;
-	if (agent.sock.fd < 0 && now_ms >= agent.retry_ms)
-		remap_if_replaced();
-	look_at_registrations(now_ms);
+	retry_full_tables(now_ms);
 	pump();
 	look_at_table(now_ms);
 	if (agent.sock.fd < 0 && !agent.told_gone && agent.table.header) {
 		agent.told_gone = true;
-		MPIB_INFO("agent is gone: the last shares hold until it returns");
+		MPIB_INFO("agent is gone: the last shares hold for %d s (MPIB_AGENT_STALE_SEC), "
+			  "then the vanilla policy, until it returns",
+			  agent.env.agent_stale_sec);
 	}
 }
 
@@ -499,7 +502,9 @@ int mpib_agent_link_open(const struct mpib_env *env)
 			  env->agent_dir, strerror(-r));
 		agent.told_gone = true;
 	}
-	agent.stale = false;
+	agent.stale = agent.proven = agent.told_slow = false;
+	if (getrandom(&agent.next_id, sizeof(agent.next_id), 0) != sizeof(agent.next_id))
+		agent.next_id = (uint32_t)mpib_now_ms();
 	agent.open = true;
 	mpib_watch_tick_add(&agent.tick);
 	mpib_watch_unlock();
@@ -513,11 +518,15 @@ void mpib_agent_link_close(void)
 	mpib_watch_lock();
 	if (agent.open) {
 		mpib_watch_tick_del(&agent.tick);
-		/* The agent learns of a process's end anyway; this only makes it tidy. */
-		while (agent.sock.fd >= 0 && agent.queue_len && mpib_now_ms() < end) {
+		/* The agent learns of a process's end anyway, but this one may go on and load the
+		 * plugin again. */
+		while ((agent.queue_len || agent.leaving_len) && mpib_now_ms() < end) {
 			struct pollfd p = { .fd = agent.sock.fd, .events = POLLIN };
 
-			flush_requests();
+			pump();
+			if (agent.sock.fd < 0)
+				break;
+			p.fd = agent.sock.fd;
 			(void)poll(&p, 1, 10);
 			if (agent.sock.fd >= 0)
 				read_answers();
@@ -531,6 +540,12 @@ void mpib_agent_link_close(void)
 		agent.open = false;
 	}
 	mpib_watch_unlock();
+}
+
+void mpib_agent_link_fork_child(void)
+{
+	if (agent.sock.fd >= 0)
+		(void)close(agent.sock.fd);
 }
 
 /* A counter that no live connection has; 65536 are enough for any process. */
@@ -570,29 +585,51 @@ int mpib_agent_register(struct mpib_agent_reg *reg, uint32_t sout_src_be, uint32
 	return r;
 }
 
+/* Nothing came in time. An agent that served this process before is merely busy or stopped, and
+ * must not stop a job; one that never answered is not the right one. */
+static int timed_out(struct mpib_agent_reg *reg)
+{
+	if (agent.proven) {
+		if (!agent.told_slow)
+			MPIB_WARN(
+				"agent at %s doesn't answer: new connections start on the vanilla "
+				"policy until it does",
+				agent.env.agent_dir);
+		agent.told_slow = true;
+		return 1;
+	}
+	protocol_error("it accepted a registration and didn't answer within 2 s");
+	return get_state(reg) == MPIB_REG_FAILED ? reg->error : -EIO;
+}
+
 int mpib_agent_register_poll(struct mpib_agent_reg *reg)
 {
 	int r = 0;
 
+	mpib_watch_lock();
 	switch (get_state(reg)) {
 	case MPIB_REG_NONE:
 	case MPIB_REG_DONE:
 	case MPIB_REG_NO_SLOT:
-		return 1;
+		r = 1;
+		break;
 	case MPIB_REG_FAILED:
-		return reg->error;
-	case MPIB_REG_SENT:
-		return 0;
+		r = reg->error;
+		break;
 	case MPIB_REG_WANTED:
+	case MPIB_REG_SENT:
 		/* No agent now: it was there at init, or is optional. Go on without, the helper
 		 * thread registers when it is back. */
-		mpib_watch_lock();
-		if (get_state(reg) == MPIB_REG_WANTED && agent.sock.fd < 0)
+		if (agent.sock.fd < 0 || agent.stale)
 			r = 1;
-		mpib_watch_unlock();
-		return r;
+		else if (mpib_now_ms() >= reg->deadline_ms)
+			r = timed_out(reg);
+		break;
 	}
-	return -EIO;
+	if (r > 0)
+		reg->handed_out = true;
+	mpib_watch_unlock();
+	return r;
 }
 
 void mpib_agent_deregister(struct mpib_agent_reg *reg)

@@ -31,11 +31,14 @@ enum mpib_reg_state {
 struct mpib_agent_reg {
 	uint32_t conn_id;
 	uint32_t sout_src_be, sout_dst_be, sup_src_be, sup_dst_be;
-	atomic_int state; /* enum mpib_reg_state */
-	int error;	  /* with MPIB_REG_FAILED */
-	bool asked;	  /* the agent may know it: it must be told of the end */
+	atomic_int state;   /* enum mpib_reg_state */
+	int error;	    /* with MPIB_REG_FAILED */
+	bool asked;	    /* the agent may know it: it must be told of the end */
+	bool told_unserved; /* the warning of a full table, or of a refusal, was written */
+	bool handed_out;    /* the connection is in use: no error of the agent may end it */
 	uint32_t slot;
-	uint64_t deadline_ms;
+	uint64_t deadline_ms; /* while not handed out: when set-up stops waiting */
+	uint32_t share_seen;  /* last share read from the slot */
 	/* Where the data path reads its share; NULL: use the vanilla policy. */
 	_Atomic(const struct mpib_hint_entry *) hint;
 	const struct mpib_hint_entry *entry; /* the slot, kept while stale */
@@ -55,9 +58,13 @@ void mpib_agent_link_close(void);
 int mpib_agent_register(struct mpib_agent_reg *reg, uint32_t sout_src_be, uint32_t sout_dst_be,
 			uint32_t sup_src_be, uint32_t sup_dst_be);
 
-/* 1: the connection may go on (slot, or none for now: no agent, table full); 0: wait; negative
- * errno: the agent answered wrong or not in time, one warning was written. */
+/* 1: the connection may go on (slot, or none for now: no agent, table full, an agent that served
+ * this process before and is silent now); 0: wait; negative errno: the agent answered wrong, or
+ * has never answered and didn't in time: one warning was written. */
 int mpib_agent_register_poll(struct mpib_agent_reg *reg);
+
+/* In a forked child: closes its copy of the socket. */
+void mpib_agent_link_fork_child(void);
 
 /* Forgets @reg and tells the agent; fine for one that was never registered. */
 void mpib_agent_deregister(struct mpib_agent_reg *reg);

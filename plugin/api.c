@@ -158,13 +158,32 @@ int mpib_api_traffic_class(void *ctx)
 	return traffic_class;
 }
 
-/* At dlclose without finalize (tables before v11), and at exit: the helper thread must not run in
- * code that is gone. What the process still holds, the kernel takes back. In a forked child the
- * thread never existed, and its exit must touch nothing. */
+/* A forked child (a data loader, say) must not keep the parent's connections open, or the peers
+ * would not see the parent's end. It can't use them either. */
+static void fork_child(void)
+{
+	mpib_comms_fork_child();
+	mpib_listeners_fork_child();
+	mpib_agent_link_fork_child();
+	mpib_watch_fork_child();
+}
+
+__attribute__((constructor)) static void load(void)
+{
+	(void)pthread_atfork(mpib_watch_fork_prepare, mpib_watch_fork_parent, fork_child);
+}
+
+/* At dlclose without finalize (tables before v11), and at exit. Without connections everything is
+ * given back; with some, at an exit in the middle of a job, only the helper thread is ended: it
+ * must not run in code that is gone. In a forked child nothing of the parent's may be touched. */
 __attribute__((destructor)) static void unload(void)
 {
-	if (process.references && mpib_watch_is_owner())
+	if (!process.references || !mpib_watch_is_owner())
+		return;
+	if (mpib_comms_any() || mpib_listeners_any())
 		mpib_watch_stop();
+	else
+		stop();
 }
 
 ncclResult_t mpib_api_devices(int *ndev)
@@ -199,7 +218,7 @@ ncclResult_t mpib_api_properties(int index, struct mpib_properties *ret)
 	memset(ret, 0, sizeof(*ret));
 	ret->name = dev->name;
 	ret->pci_path = dev->hca[MPIB_SOUT].pci_path[0] ? dev->hca[MPIB_SOUT].pci_path : NULL;
-	ret->guid = dev->hca[MPIB_SOUT].guid;
+	ret->guid = dev->guid;
 	ret->ptr_support = (int)(NCCL_PTR_HOST | dev->ptr_support);
 	ret->speed_mbps = (int)(dev->hca[MPIB_SOUT].speed_mbps + dev->hca[MPIB_SUP].speed_mbps);
 	ret->port = (int)dev->hca[MPIB_SOUT].port;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -15,9 +16,12 @@ static void qp_event(struct mpib_hca *hca, const struct ibv_async_event *event)
 {
 	struct mpib_comm *comm = event->element.qp->qp_context;
 
-	MPIB_WARN("%s rail %s: QP 0x%x to %s: %s", mpib_rail_name(hca->rail), hca->name,
-		  event->element.qp->qp_num, comm->peer_text,
-		  mpib_verbs_event_text(event->event_type));
+	/* A completion usually tells more: the data path speaks first, this text is its last
+	 * resort. */
+	if (!(atomic_load_explicit(&comm->flags, memory_order_relaxed) & MPIB_FLAG_QP_FATAL))
+		(void)snprintf(comm->qp_text, sizeof(comm->qp_text), "%s rail %s, QP 0x%x: %s",
+			       mpib_rail_name(hca->rail), hca->name, event->element.qp->qp_num,
+			       mpib_verbs_event_text(event->event_type));
 	mpib_comm_flag(comm, MPIB_FLAG_QP_FATAL);
 }
 

@@ -17,6 +17,7 @@
 #include "plugin/qp.h"
 #include "plugin/result.h"
 #include "plugin/srq.h"
+#include "plugin/transfer.h"
 
 #define CACHE_LINE 64
 
@@ -64,7 +65,11 @@ int mpib_comm_new(enum mpib_counter_kind kind, struct mpib_device *dev, const st
 	comm->kind = kind;
 	comm->dev = dev;
 	comm->mode = (enum mpib_mode)env->mode;
-	comm->traffic_class = traffic_class >= 0 ? traffic_class : env->tc;
+	/* As in NCCL's own transport the environment wins over the communicator's setting. */
+	comm->traffic_class = env->tc;
+	if (env->tc < 0)
+		comm->traffic_class =
+			traffic_class >= 0 && traffic_class <= 255 ? traffic_class : 0;
 	comm->ctl.fd = -1;
 	(void)snprintf(comm->peer_text, sizeof(comm->peer_text), "?");
 	r = pool_init(comm);
@@ -155,7 +160,7 @@ static int make_ring(struct mpib_comm *comm)
 
 int mpib_comm_build(struct mpib_comm *comm, const struct mpib_env *env)
 {
-	char text[MPIB_IPV4_TEXT_MAX];
+	char text[MPIB_IPV4_TEXT_MAX], advice[MPIB_ADVICE_MAX];
 	struct ibv_srq *srq;
 	int r;
 
@@ -171,8 +176,9 @@ int mpib_comm_build(struct mpib_comm *comm, const struct mpib_env *env)
 		srq = NULL;
 		r = mpib_verbs_create_cq(hca->ctx, MPIB_CQ_DEPTH, &comm->cq[rail]);
 		if (r < 0) {
-			MPIB_WARN("%s rail %s to %s: no completion queue: %s", mpib_rail_name(rail),
-				  hca->name, comm->peer_text, strerror(-r));
+			MPIB_WARN("%s rail %s to %s: no completion queue: %s%s",
+				  mpib_rail_name(rail), hca->name, comm->peer_text, strerror(-r),
+				  mpib_memlock_advice(r, advice));
 			return r;
 		}
 		if (comm->kind == MPIB_COUNTER_RECV) {
@@ -245,6 +251,11 @@ static void remember_unreachable(const struct mpib_comm *comm)
 	mpib_watch_unlock();
 }
 
+bool mpib_comm_may_drop_sup(const struct mpib_comm *comm)
+{
+	return comm->mode == MPIB_MODE_ADVANCED && comm->path == MPIB_PATH_INTER;
+}
+
 void mpib_comm_drop_sup(struct mpib_comm *comm, const char *who)
 {
 	char local[MPIB_IPV4_TEXT_MAX], remote[MPIB_IPV4_TEXT_MAX];
@@ -313,7 +324,7 @@ static void prepare_recv(struct mpib_recv_comm *recv)
 int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env)
 {
 	const struct mpib_peer_qps *remote = &comm->remote_qps;
-	bool may_drop = comm->mode == MPIB_MODE_ADVANCED && comm->path == MPIB_PATH_INTER;
+	bool may_drop = mpib_comm_may_drop_sup(comm);
 
 	if (remote->path != comm->path) {
 		MPIB_WARN("%s: this end says %s-island and the peer %s-island: the SOUT addresses "
@@ -403,6 +414,9 @@ int mpib_comm_establish(struct mpib_comm *comm)
 {
 	int r;
 
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		if (mpib_hca_failed(&comm->dev->hca[rail]))
+			return -EIO;
 	comm->counters = mpib_counters_get();
 	if (!comm->counters) {
 		comm->own_counters = 1;
@@ -415,7 +429,11 @@ int mpib_comm_establish(struct mpib_comm *comm)
 
 	comm->ctl_watch.fd = comm->ctl.fd;
 	comm->ctl_watch.on_event = on_ctl;
+	mpib_watch_lock();
 	r = mpib_watch_add(&comm->ctl_watch, EPOLLIN);
+	if (r == 0)
+		on_ctl(&comm->ctl_watch, EPOLLIN); /* what came together with the last frame */
+	mpib_watch_unlock();
 	if (r < 0) {
 		MPIB_WARN("control connection to %s can't be watched: %s", comm->peer_text,
 			  strerror(-r));
@@ -428,14 +446,18 @@ int mpib_comm_establish(struct mpib_comm *comm)
 		  comm->mode == MPIB_MODE_ADVANCED ? "advanced" : "vanilla", comm->nqps[MPIB_SOUT],
 		  comm->nqps[MPIB_SUP],
 		  comm->mode == MPIB_MODE_ADVANCED
-			  ? (comm->agent.entry ? "share from the agent" : "no hint yet")
+			  ? (atomic_load_explicit(&comm->agent.hint, memory_order_acquire)
+				     ? "share from the agent"
+				     : "no hint yet")
 			  : (comm->path == MPIB_PATH_INTRA ? "all on SUP" : "all on SOUT"));
 	return 0;
 }
 
 /* ---- closing ------------------------------------------------------------------------------- */
 
-/* Receives that immediates used up while nobody polled, and reservations that nothing will use. */
+/* Receives that immediates used up while nobody polled, and reservations that nothing will use. The
+ * QPs are in the error state by now, so that nothing more arrives, and still exist: some drivers
+ * drop a destroyed QP's completions. */
 static void return_receives(struct mpib_recv_comm *recv, unsigned int rail)
 {
 	struct mpib_comm *comm = &recv->base;
@@ -444,9 +466,7 @@ static void return_receives(struct mpib_recv_comm *recv, unsigned int rail)
 
 	while (comm->cq[rail] && (n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc)) > 0)
 		for (int k = 0; k < n; k++)
-			if (wc[k].status == IBV_WC_SUCCESS &&
-			    wc[k].opcode == IBV_WC_RECV_RDMA_WITH_IMM && recv->reserved[rail])
-				recv->reserved[rail]--;
+			mpib_recv_used(recv, rail, &wc[k]);
 	while (recv->reserved[rail]) {
 		recv->reserved[rail]--;
 		mpib_srq_release(&comm->dev->hca[rail]);
@@ -456,11 +476,12 @@ static void return_receives(struct mpib_recv_comm *recv, unsigned int rail)
 static void free_resources(struct mpib_comm *comm)
 {
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		mpib_qps_destroy(comm, rail);
 		if (comm->kind == MPIB_COUNTER_RECV) {
 			mpib_flush_fini(mpib_recv_comm(comm), rail);
+			mpib_qps_stop(comm, rail);
 			return_receives(mpib_recv_comm(comm), rail);
 		}
+		mpib_qps_destroy(comm, rail);
 		(void)mpib_verbs_destroy_cq(comm->cq[rail]);
 	}
 	(void)mpib_mr_free(comm->ring_mr);
@@ -491,6 +512,18 @@ void mpib_comm_free(struct mpib_comm *comm)
 		comm->next->link = comm->link;
 	mpib_watch_unlock();
 	free_resources(comm);
+}
+
+void mpib_comms_fork_child(void)
+{
+	for (const struct mpib_comm *comm = all_comms; comm; comm = comm->next)
+		if (comm->ctl.fd >= 0)
+			(void)close(comm->ctl.fd);
+}
+
+bool mpib_comms_any(void)
+{
+	return all_comms != NULL;
 }
 
 void mpib_comm_free_all(void)
@@ -548,7 +581,7 @@ int mpib_comm_check(struct mpib_comm *comm)
 	if (flags & MPIB_FLAG_PEER_FAIL)
 		(void)snprintf(text, sizeof(text), "the peer failed: %.300s", comm->fail_text);
 	else if (flags & MPIB_FLAG_QP_FATAL)
-		(void)snprintf(text, sizeof(text), "a QP failed (see the line above)");
+		(void)snprintf(text, sizeof(text), "%s", comm->qp_text);
 	else if (flags & MPIB_FLAG_PEER_BYE)
 		(void)snprintf(text, sizeof(text),
 			       "the peer closed the connection while messages were outstanding");

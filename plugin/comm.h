@@ -84,6 +84,7 @@ struct mpib_comm {
 	struct mpib_watch_item ctl_watch;  /* helper, from established to close */
 	uint64_t gone_since_ms;		   /* progress: when the peer's end was first noticed */
 	char fail_text[MPIB_TEXT_MAX + 1]; /* helper writes before it sets PEER_FAIL */
+	char qp_text[128];		   /* helper writes before it sets QP_FATAL */
 
 	struct mpib_comm *next, **link; /* all of the process, under the watch lock */
 };
@@ -123,6 +124,7 @@ struct mpib_send_comm {
 	size_t max_msg[MPIB_RAIL_MAX];	 /* bytes that one request may carry */
 
 	uint32_t group_count; /* messages matched of the row at head */
+	uint32_t group_size;  /* of that row, as its first match found it */
 	struct mpib_request *group[MPIB_GROUP_MAX];
 	struct mpib_slow_post slow;
 	uint32_t slow_used[MPIB_RAIL_MAX][MPIB_QPS_MAX]; /* send queue entries of slow posts */
@@ -179,6 +181,9 @@ void mpib_comm_qps(const struct mpib_comm *comm, struct mpib_peer_qps *ret);
  * between islands a SUP that can't be reached is given up here, with one line. */
 int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env);
 
+/* Whether SUP may be given up: advanced mode between islands, where no relay may be. */
+bool mpib_comm_may_drop_sup(const struct mpib_comm *comm);
+
 /* Gives SUP up on this connection (advanced, between islands) and says so once. */
 void mpib_comm_drop_sup(struct mpib_comm *comm, const char *who);
 
@@ -191,6 +196,12 @@ int mpib_comm_establish(struct mpib_comm *comm);
 
 /* Closes in good order or half-built; bounded; NULL is fine. */
 void mpib_comm_free(struct mpib_comm *comm);
+
+/* In a forked child: closes its copies of the control sockets. */
+void mpib_comms_fork_child(void);
+
+/* True where a connection exists. */
+bool mpib_comms_any(void);
 
 /* Frees what NCCL dropped without closing. */
 void mpib_comm_free_all(void);

@@ -13,8 +13,10 @@
 #include "plugin/net.h"
 #include "plugin/result.h"
 
+#define RETRY_MS 100
+
 enum connect_state {
-	CONNECT_TCP,	     /* waits for TCP */
+	CONNECT_TCP,	     /* waits for TCP, or for the time to try it again */
 	CONNECT_WAIT_ACCEPT, /* HELLO is out */
 	CONNECT_WAIT_READY,  /* our QPs are up, CONNECT is out */
 	CONNECT_WAIT_AGENT,  /* the peer is ready; the agent must answer */
@@ -31,6 +33,7 @@ struct connecting {
 	struct mpib_comm *comm;
 	bool greeted;
 	uint64_t greeting_deadline_ms, deadline_ms;
+	uint64_t retry_ms; /* when TCP may be tried again; 0: it is under way */
 };
 
 /* Under the watch lock. */
@@ -127,11 +130,24 @@ void mpib_connect_free_all(void)
 	table.count = table.used = 0;
 }
 
+static int start_tcp(struct connecting *c)
+{
+	int fd, r = mpib_net_connect(&c->wire.addr, &fd);
+
+	if (r < 0) {
+		MPIB_WARN("control connection to %s: %s", c->address, strerror(-r));
+		return r;
+	}
+	mpib_ctl_init(&c->comm->ctl, fd);
+	c->retry_ms = 0;
+	return 0;
+}
+
 static int begin(struct mpib_device *dev, const struct mpib_env *env, int traffic_class,
 		 void *handle, struct connecting **ret)
 {
 	struct connecting *c = calloc(1, sizeof(*c));
-	int fd, r;
+	int r;
 
 	if (!c)
 		return -ENOMEM;
@@ -151,12 +167,9 @@ static int begin(struct mpib_device *dev, const struct mpib_env *env, int traffi
 	r = insert(c);
 	if (r < 0)
 		goto fail;
-	r = mpib_net_connect(&c->wire.addr, &fd);
-	if (r < 0) {
-		MPIB_WARN("control connection to %s: %s", c->address, strerror(-r));
+	r = start_tcp(c);
+	if (r < 0)
 		goto fail;
-	}
-	mpib_ctl_init(&c->comm->ctl, fd);
 	c->deadline_ms = mpib_now_ms() + (uint64_t)env->connect_timeout_sec * 1000;
 	*ret = c;
 	return 0;
@@ -178,6 +191,31 @@ static void send_refuse(struct connecting *c, const char *text)
 	(void)mpib_ctl_send(&c->comm->ctl, MPIB_FRAME_REFUSE, payload, 8 + len);
 }
 
+/* What the handle tells already: both ends must be one version and one policy. */
+static bool handle_differs(const struct connecting *c, char *ret_text, size_t size)
+{
+	const struct {
+		const char *name, *cure;
+		int theirs, ours;
+	} rows[] = {
+		{ "wire version", "install the same MPIB", c->wire.version, MPIB_WIRE_VERSION },
+		{ "MPIB_MODE", "set the same", c->wire.mode, c->env.mode },
+		{ "MPIB_ISLAND_PREFIX_LEN", "set the same", c->wire.prefix_len, c->env.prefix_len },
+	};
+
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+		if (rows[k].theirs == rows[k].ours)
+			continue;
+		(void)snprintf(
+			ret_text, size,
+			"%s differs: %d on the accepting side, %d on the connecting side: %s "
+			"on every node",
+			rows[k].name, rows[k].theirs, rows[k].ours, rows[k].cure);
+		return true;
+	}
+	return false;
+}
+
 static int tcp(struct connecting *c)
 {
 	uint8_t payload[MPIB_FRAME_PAYLOAD_MAX];
@@ -185,6 +223,13 @@ static int tcp(struct connecting *c)
 	char text[MPIB_TEXT_MAX + 1];
 	int r;
 
+	if (c->retry_ms) {
+		if (mpib_now_ms() < c->retry_ms)
+			return 0;
+		r = start_tcp(c);
+		if (r < 0)
+			return r;
+	}
 	r = mpib_net_connected(comm->ctl.fd);
 	if (r == 0)
 		return 0;
@@ -193,11 +238,7 @@ static int tcp(struct connecting *c)
 		return r;
 	}
 	mpib_net_tune(comm->ctl.fd);
-	if (c->wire.version != MPIB_WIRE_VERSION) {
-		(void)snprintf(text, sizeof(text),
-			       "wire version differs: %u on the accepting side, %u on the "
-			       "connecting side: install the same MPIB on every node",
-			       c->wire.version, MPIB_WIRE_VERSION);
+	if (handle_differs(c, text, sizeof(text))) {
 		MPIB_WARN("peer at %s: %s", c->address, text);
 		send_refuse(c, text);
 		return -MPIB_EUSAGE;
@@ -253,6 +294,15 @@ static int wait_frame(struct connecting *c, uint16_t type, struct mpib_frame *re
 	if (r >= 0)
 		return 0;
 broken:
+	/* A listener that greeted and closes before it answers had too many strangers, or lost
+	 * patience: come again. */
+	if (r != -EBADMSG && c->greeted && c->state == CONNECT_WAIT_ACCEPT) {
+		mpib_ctl_close(&comm->ctl);
+		c->greeted = false;
+		c->state = CONNECT_TCP;
+		c->retry_ms = mpib_now_ms() + RETRY_MS;
+		return 0;
+	}
 	MPIB_WARN("peer at %s: %s", c->address,
 		  r == -EBADMSG ? "it doesn't speak MPIB's protocol"
 				: "it closed the control connection during set-up");
@@ -302,8 +352,14 @@ static int got_ready(struct connecting *c, const struct mpib_frame *frame)
 		MPIB_WARN("peer at %s: its READY can't be read", c->address);
 		return -EBADMSG;
 	}
-	if (comm->rail_mask & ~(unsigned int)qps.rail_mask)
+	if (qps.rail_mask != comm->rail_mask) {
+		if (!mpib_comm_may_drop_sup(comm) || qps.rail_mask != mpib_rail_bit(MPIB_SOUT)) {
+			MPIB_WARN("peer at %s is ready on rails 0x%x, this end on 0x%x", c->address,
+				  qps.rail_mask, comm->rail_mask);
+			return -EPROTO;
+		}
 		mpib_comm_drop_sup(comm, "the peer");
+	}
 	if (comm->mode == MPIB_MODE_ADVANCED) {
 		r = mpib_comm_register(comm);
 		if (r < 0)

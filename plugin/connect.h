@@ -41,10 +41,16 @@ void mpib_listener_free(struct mpib_listener *listener);
 /* Frees listeners and half-made connections that NCCL dropped. */
 void mpib_connect_free_all(void);
 
-/* How long a stranger may keep a place on a listener, and a listener may take to greet. */
+/* How long a listener may take to greet. */
 #define MPIB_GREETING_TIMEOUT_MS 4000
 
 /* listen.c for connect.c. */
 void mpib_listeners_free_all(void);
+
+/* In a forked child: closes its copies of the descriptors. */
+void mpib_listeners_fork_child(void);
+
+/* True where a listener exists. */
+bool mpib_listeners_any(void);
 
 #endif

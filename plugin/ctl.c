@@ -15,8 +15,12 @@ void mpib_ctl_init(struct mpib_ctl *ctl, int fd)
 
 void mpib_ctl_close(struct mpib_ctl *ctl)
 {
-	if (ctl->fd >= 0)
+	/* A forked child may hold a copy of the descriptor: end the connection, not just our part.
+	 */
+	if (ctl->fd >= 0) {
+		(void)shutdown(ctl->fd, SHUT_RDWR);
 		(void)close(ctl->fd);
+	}
 	ctl->fd = -1;
 }
 

@@ -22,9 +22,9 @@ struct mpib_cts {
 	uint32_t size_low; /* bytes of room, 48 bits */
 	uint32_t tag;
 	uint16_t size_high;
-	uint8_t count; /* messages of the row, 1..MPIB_GROUP_MAX */
-	uint8_t used;  /* sender's own mark: matched */
-	uint32_t seq;  /* row number + 1 */
+	uint8_t count;	  /* messages of the row, 1..MPIB_GROUP_MAX */
+	uint8_t reserved; /* 0 */
+	uint32_t seq;	  /* row number + 1 */
 };
 
 struct mpib_cts_row {

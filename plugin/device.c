@@ -231,33 +231,46 @@ static int choose_roce(struct mpib_hca *hca, const struct mpib_env *env,
 }
 
 /* InfiniBand GIDs carry no IPv4 address, and the node's name in islands and flows is one: the user
- * gives it. SUP's is only for display and stays 0. */
+ * gives it, for both rails. */
 static int choose_ib(struct mpib_hca *hca, const struct mpib_env *env,
 		     const struct ibv_port_attr *attr, struct mpib_gid *ret)
 {
 	int index = env->gid_index < 0 ? 0 : env->gid_index;
-	uint32_t addr_be = 0;
+	uint32_t addr_be;
 
 	if (mpib_gid_choose(hca->ctx, hca->port, (unsigned int)attr->gid_tbl_len, index, ret) < 0) {
 		MPIB_WARN("%s rail %s: GID %d of the InfiniBand port is empty",
 			  mpib_rail_name(hca->rail), hca->name, index);
 		return -MPIB_EUSAGE;
 	}
-	if (hca->rail == MPIB_SOUT && mpib_ipv4_parse(env->node_addr, &addr_be) < 0) {
-		MPIB_WARN("SOUT rail %s is an InfiniBand port, which has no IPv4 address: set "
+	if (mpib_ipv4_parse(env->node_addr, &addr_be) < 0) {
+		MPIB_WARN("%s rail %s is an InfiniBand port, which has no IPv4 address: set "
 			  "MPIB_NODE_ADDR to one that stands for this node (now \"%s\")",
-			  hca->name, env->node_addr);
+			  mpib_rail_name(hca->rail), hca->name, env->node_addr);
 		return -MPIB_EUSAGE;
 	}
 	ret->ipv4_be = addr_be;
 	return 0;
 }
 
+bool mpib_hca_failed(struct mpib_hca *hca)
+{
+	if (!atomic_load_explicit(&hca->fatal, memory_order_acquire))
+		return false;
+	MPIB_WARN("%s rail %s failed earlier in this process: no new connections; start it anew",
+		  mpib_rail_name(hca->rail), hca->name);
+	return true;
+}
+
 int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct mpib_peer *ret,
 		      struct mpib_gid *ret_gid)
 {
 	struct ibv_port_attr attr;
-	int r = mpib_verbs_query_port(hca->ctx, hca->port, &attr);
+	int r;
+
+	if (mpib_hca_failed(hca))
+		return -EIO;
+	r = mpib_verbs_query_port(hca->ctx, hca->port, &attr);
 
 	if (r < 0) {
 		MPIB_WARN("%s rail %s: the port can't be queried: %s", mpib_rail_name(hca->rail),
@@ -329,7 +342,7 @@ static void check_pair(const struct mpib_device *dev, const uint32_t ipv4_be[MPI
 
 	if (strcmp(sout->name, sup->name) == 0)
 		MPIB_WARN("device %s: both rails are the same port; name two", dev->name);
-	else if (ipv4_be[MPIB_SUP] &&
+	else if (sup->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET &&
 		 mpib_ipv4_same_prefix(ipv4_be[MPIB_SOUT], ipv4_be[MPIB_SUP], 24))
 		MPIB_WARN("device %s: SOUT and SUP have addresses of one /24 network; are they the "
 			  "right pair?",
@@ -351,6 +364,18 @@ static void device_free(struct mpib_device *dev)
 	free(dev);
 }
 
+/* "sout+sup", with ":port" where it isn't the first one: NCCL finds devices by name. */
+static void device_name(struct mpib_device *dev, const struct hca_name names[MPIB_RAIL_MAX])
+{
+	char port[MPIB_RAIL_MAX][16] = { "", "" };
+
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		if (names[rail].port != 1)
+			(void)snprintf(port[rail], sizeof(port[rail]), ":%u", names[rail].port);
+	(void)snprintf(dev->name, sizeof(dev->name), "%s%s+%s%s", names[MPIB_SOUT].device,
+		       port[MPIB_SOUT], names[MPIB_SUP].device, port[MPIB_SUP]);
+}
+
 static int device_open(const struct hca_name names[MPIB_RAIL_MAX], struct ibv_device **list,
 		       int count, const struct mpib_env *env, struct mpib_device **ret)
 {
@@ -360,8 +385,7 @@ static int device_open(const struct hca_name names[MPIB_RAIL_MAX], struct ibv_de
 
 	if (!dev)
 		return -ENOMEM;
-	(void)snprintf(dev->name, sizeof(dev->name), "%s+%s", names[MPIB_SOUT].device,
-		       names[MPIB_SUP].device);
+	device_name(dev, names);
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		r = hca_open(&dev->hca[rail], &names[rail], rail, list, count);
@@ -421,10 +445,18 @@ static int open_all(const struct mpib_env *env, struct ibv_device **list, int co
 		r = device_open(pair, list, count, env, &dev);
 		if (r < 0)
 			return r;
+		for (int other = 0; other < k; other++) {
+			if (strcmp(devices.device[other]->name, dev->name) != 0)
+				continue;
+			MPIB_WARN("MPIB_HCA_SOUT and MPIB_HCA_SUP name the pair %s twice",
+				  dev->name);
+			device_free(dev);
+			return -MPIB_EUSAGE;
+		}
 		dev->index = k;
-		dev->vdev.ndevs = MPIB_RAIL_MAX;
-		dev->vdev.devs[MPIB_SOUT] = 2 * k;
-		dev->vdev.devs[MPIB_SUP] = 2 * k + 1;
+		/* Both ports of a card have one system image GUID, and NCCL takes devices of equal
+		 * GUID and port for one. */
+		dev->guid = dev->hca[MPIB_SOUT].guid ^ (uint64_t)k << 56;
 		devices.device[devices.count++] = dev;
 	}
 	return 0;

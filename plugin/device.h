@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "plugin/env.h"
@@ -37,7 +38,7 @@ struct mpib_hca {
 	char pci_path[256]; /* empty where sysfs has none */
 
 	struct mpib_watch_item async; /* verbs async events; read by the helper thread */
-	atomic_int fatal;	      /* set by the helper thread: no new connections */
+	atomic_int fatal;	      /* set by the helper thread: see mpib_hca_failed */
 
 	/* Shared receive queue: see srq.h. */
 	pthread_mutex_t srq_lock;
@@ -50,13 +51,9 @@ struct mpib_hca {
 struct mpib_device {
 	int index;
 	char name[2 * MPIB_HCA_NAME_MAX];
-	unsigned int ptr_support; /* NCCL_PTR_*, beside host memory */
-	struct mpib_hca hca[MPIB_RAIL_MAX];
-	/* What the documents call the vDev: {2, {SOUT, SUP}}; copied by each connection. */
-	struct {
-		int ndevs;
-		int devs[MPIB_RAIL_MAX];
-	} vdev;
+	uint64_t guid;			    /* unique among the devices of the process */
+	unsigned int ptr_support;	    /* NCCL_PTR_*, beside host memory */
+	struct mpib_hca hca[MPIB_RAIL_MAX]; /* what the older documents call the vDev */
 };
 
 /* Opens what the environment names. -MPIB_EUSAGE (wrong or missing names: the warning lists what
@@ -67,6 +64,9 @@ int mpib_device_count(void);
 
 /* NULL for an index that doesn't exist. */
 struct mpib_device *mpib_device_get(int index);
+
+/* True, with one warning, where the HCA was lost to this process by an async event. */
+bool mpib_hca_failed(struct mpib_hca *hca);
 
 /* Reads port state, MTU and GID afresh and fills @ret's rail; the warning names what is wrong. */
 int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct mpib_peer *ret,

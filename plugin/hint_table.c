@@ -11,11 +11,21 @@
 
 #include "common/hint.h"
 
-#define PATH_SIZE (PATH_MAX + sizeof(MPIB_HINTS_NAME) + 1)
+#define SYSTEM_UID_END 1000  /* as in Debian's adduser.conf */
+#define OVERFLOW_UID   65534 /* user namespaces: an owner without a mapping */
+#define PATH_SIZE      (PATH_MAX + sizeof(MPIB_HINTS_NAME) + 1)
 
 static void hints_path(const char *dir, char path[PATH_SIZE])
 {
 	(void)snprintf(path, PATH_SIZE, "%s/%s", dir, MPIB_HINTS_NAME);
+}
+
+/* Another user could make the directory first, and truncate a mapped table under a job. The agent's
+ * own user is root or a system user; a job may run its own agent. In a container the owner can be
+ * one that has no name there. */
+static bool trusted(const struct stat *st)
+{
+	return st->st_uid < SYSTEM_UID_END || st->st_uid == geteuid() || st->st_uid == OVERFLOW_UID;
 }
 
 static int map_fd(int fd, struct mpib_hint_table *ret)
@@ -27,6 +37,8 @@ static int map_fd(int fd, struct mpib_hint_table *ret)
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
+	if (!trusted(&st))
+		return -EPERM;
 	if (!S_ISREG(st.st_mode) || st.st_size < (off_t)MPIB_HINTS_SIZE(1) ||
 	    st.st_size > (off_t)MPIB_HINTS_SIZE(MPIB_HINT_ENTRIES_MAX))
 		return -EBADMSG;
@@ -54,15 +66,30 @@ static int map_fd(int fd, struct mpib_hint_table *ret)
 
 int mpib_hint_table_map(const char *dir, struct mpib_hint_table *ret)
 {
-	char path[PATH_SIZE];
-	int fd, r;
+	int dir_fd, fd, r;
+	struct stat st;
 
-	hints_path(dir, path);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
+	dir_fd = open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir_fd < 0)
 		return -errno;
+	if (fstat(dir_fd, &st) < 0) {
+		r = -errno;
+		goto close_dir;
+	}
+	if (!trusted(&st) || st.st_mode & (S_IWGRP | S_IWOTH)) {
+		r = -EPERM;
+		goto close_dir;
+	}
+	fd = openat(dir_fd, MPIB_HINTS_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0) {
+		r = -errno;
+		goto close_dir;
+	}
 	r = map_fd(fd, ret);
 	(void)close(fd);
+
+close_dir:
+	(void)close(dir_fd);
 	return r;
 }
 

@@ -18,7 +18,9 @@ struct mpib_hint_table {
 	ino_t ino;
 };
 
-/* Maps DIR/hints. -EBADMSG for a file that is no table, or the system's error. Silent. */
+/* Maps DIR/hints. -EBADMSG for a file that is no table, -EPERM for a directory or file that an
+ * ordinary user other than ours owns, or a directory that others may write to; or the system's
+ * error. Silent. */
 int mpib_hint_table_map(const char *dir, struct mpib_hint_table *ret);
 /* Fine for one that isn't mapped. */
 void mpib_hint_table_unmap(struct mpib_hint_table *table);

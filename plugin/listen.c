@@ -20,7 +20,11 @@
 #include "plugin/net.h"
 #include "plugin/result.h"
 
-#define CANDIDATES_MAX 16 /* the oldest makes room for a newer one */
+#define CANDIDATES_MAX	256 /* the oldest makes room for a newer one */
+#define ACCEPTS_AT_ONCE 16
+/* A peer says HELLO in the connect call after the one that found TCP up, which a busy process may
+ * make late. Those who wait here delay nobody. */
+#define CANDIDATE_WAIT_MS 60000
 
 struct candidate {
 	struct mpib_listener *listener;
@@ -92,12 +96,21 @@ static void drop_stranger(struct candidate *candidate, const char *why)
 	candidate_free(listener, candidate);
 }
 
+/* The listener has what it waited for: nobody else is of interest. */
+static void stop_listening(struct mpib_listener *listener)
+{
+	mpib_watch_del(&listener->watch);
+	while (listener->candidates)
+		candidate_free(listener, listener->candidates);
+}
+
 /* The expected peer, but no connection can come of it: accept() returns the error. */
 static void refused(struct mpib_listener *listener, const char *text)
 {
 	MPIB_WARN("listener %s: %s", listener->address, text);
 	listener->error = -MPIB_EUSAGE;
 	listener->state = ACCEPT_FAILED;
+	stop_listening(listener);
 }
 
 static void take_peer(struct candidate *candidate, const struct mpib_peer *hello)
@@ -108,14 +121,12 @@ static void take_peer(struct candidate *candidate, const struct mpib_peer *hello
 	listener->ctl = candidate->ctl;
 	candidate->ctl.fd = -1;
 	mpib_watch_del(&candidate->watch);
-	mpib_watch_del(&listener->watch);
 	listener->state = ACCEPT_HAVE_PEER;
-	while (listener->candidates)
-		candidate_free(listener, listener->candidates);
+	stop_listening(listener);
 }
 
-/* One frame from somebody. Returns true where the candidate still exists. */
-static bool on_frame(struct candidate *candidate, const struct mpib_frame *frame)
+/* One frame from somebody; the candidate is gone afterwards. */
+static void on_frame(struct candidate *candidate, const struct mpib_frame *frame)
 {
 	struct mpib_listener *listener = candidate->listener;
 	char reason[MPIB_TEXT_MAX + 1], text[MPIB_TEXT_MAX + 1];
@@ -127,7 +138,7 @@ static bool on_frame(struct candidate *candidate, const struct mpib_frame *frame
 	    mpib_hello_nonce(frame->payload, frame->payload_len, &nonce) < 0 ||
 	    nonce != listener->nonce) {
 		drop_stranger(candidate, "no valid greeting");
-		return false;
+		return;
 	}
 
 	if (frame->type == MPIB_FRAME_REFUSE) {
@@ -147,10 +158,7 @@ static bool on_frame(struct candidate *candidate, const struct mpib_frame *frame
 		refused(listener, text);
 	} else {
 		take_peer(candidate, &hello);
-		return false;
 	}
-	candidate_free(listener, candidate);
-	return false;
 }
 
 static void on_candidate(struct mpib_watch_item *item, uint32_t events)
@@ -162,7 +170,7 @@ static void on_candidate(struct mpib_watch_item *item, uint32_t events)
 	(void)events;
 	r = mpib_ctl_recv(&candidate->ctl, &frame);
 	if (r > 0)
-		(void)on_frame(candidate, &frame);
+		on_frame(candidate, &frame);
 	else if (r < 0)
 		drop_stranger(candidate, r == -EBADMSG ? "another protocol" : "closed early");
 }
@@ -207,7 +215,7 @@ static void on_listener(struct mpib_watch_item *item, uint32_t events)
 	struct mpib_listener *listener = mpib_container_of(item, struct mpib_listener, watch);
 
 	(void)events;
-	for (int k = 0; k < CANDIDATES_MAX && listener->state == ACCEPT_WAIT_HELLO; k++) {
+	for (int k = 0; k < ACCEPTS_AT_ONCE && listener->state == ACCEPT_WAIT_HELLO; k++) {
 		int fd = accept4(item->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
@@ -232,7 +240,7 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 
 	for (struct candidate *c = listener->candidates; c; c = next) {
 		next = c->next;
-		if (now_ms - c->since_ms > MPIB_GREETING_TIMEOUT_MS)
+		if (now_ms - c->since_ms > CANDIDATE_WAIT_MS)
 			drop_stranger(c, "silent");
 	}
 	if (listener->paused && listener->state == ACCEPT_WAIT_HELLO && !listener->watch.id) {
@@ -328,6 +336,22 @@ void mpib_listeners_free_all(void)
 {
 	while (all_listeners)
 		mpib_listener_free(all_listeners);
+}
+
+void mpib_listeners_fork_child(void)
+{
+	for (struct mpib_listener *listener = all_listeners; listener; listener = listener->next) {
+		(void)close(listener->watch.fd);
+		if (listener->ctl.fd >= 0)
+			(void)close(listener->ctl.fd);
+		for (struct candidate *c = listener->candidates; c; c = c->next)
+			(void)close(c->ctl.fd);
+	}
+}
+
+bool mpib_listeners_any(void)
+{
+	return all_listeners != NULL;
 }
 
 /* ---- accept --------------------------------------------------------------------------------- */
@@ -447,7 +471,7 @@ static int wait_agent(struct mpib_listener *listener)
 
 	r = mpib_agent_register_poll(&comm->agent);
 	if (r == 0)
-		return 0;
+		return 0; /* bounded by the agent link */
 	if (r > 0) {
 		mpib_comm_qps(comm, &qps);
 		r = mpib_ctl_send(&comm->ctl, MPIB_FRAME_READY, payload,
@@ -479,6 +503,8 @@ int mpib_accept(struct mpib_listener *listener, struct mpib_comm **ret)
 		r = wait_agent(listener);
 	if (r == 0 && listener->state == ACCEPT_FLUSH) {
 		r = mpib_ctl_flush(&listener->comm->ctl);
+		if (r == 0 && mpib_now_ms() > listener->deadline_ms)
+			r = -ETIMEDOUT;
 		if (r == 0)
 			return 0;
 		if (r > 0)

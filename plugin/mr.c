@@ -105,20 +105,27 @@ static int insert(struct mpib_mr_cache *cache, struct mpib_mr_entry *entry)
 	return 0;
 }
 
-static void warn_failed(const struct mpib_hca *hca, size_t size, int r)
+const char *mpib_memlock_advice(int r, char buf[MPIB_ADVICE_MAX])
 {
 	struct rlimit limit;
-	char advice[160] = "";
 
+	buf[0] = '\0';
 	/* ENOMEM is what the kernel says when the memory-lock limit is too low. */
 	if (r == -ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
 	    limit.rlim_cur != RLIM_INFINITY)
-		(void)snprintf(advice, sizeof(advice),
+		(void)snprintf(buf, MPIB_ADVICE_MAX,
 			       "; this process may lock %llu KiB: raise it (ulimit -l unlimited, "
 			       "or LimitMEMLOCK= of its unit)",
 			       (unsigned long long)limit.rlim_cur / 1024);
+	return buf;
+}
+
+static void warn_failed(const struct mpib_hca *hca, size_t size, int r)
+{
+	char advice[MPIB_ADVICE_MAX];
+
 	MPIB_WARN("%s rail %s: %zu bytes can't be registered: %s%s", mpib_rail_name(hca->rail),
-		  hca->name, size, strerror(-r), advice);
+		  hca->name, size, strerror(-r), mpib_memlock_advice(r, advice));
 }
 
 /* What to register: DMA-BUF if @fd >= 0. */

@@ -23,6 +23,13 @@ static inline void send_completion(struct mpib_send_comm *send, unsigned int rai
 			req->remaining--;
 }
 
+/* Completions that nobody will look at any more still took receives from the shared queue. */
+static void drop_batch(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc, int n)
+{
+	for (int k = 0; comm->kind == MPIB_COUNTER_RECV && k < n; k++)
+		mpib_recv_used(mpib_recv_comm(comm), rail, &wc[k]);
+}
+
 int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail)
 {
 	struct ibv_wc wc[MPIB_POLL_BATCH];
@@ -37,15 +44,20 @@ int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail)
 			return mpib_comm_fail(comm, -EIO, text);
 		}
 		for (int k = 0; k < n; k++) {
-			if (mpib_unlikely(wc[k].status != IBV_WC_SUCCESS))
+			int r;
+
+			if (mpib_unlikely(wc[k].status != IBV_WC_SUCCESS)) {
+				drop_batch(comm, rail, &wc[k], n - k);
 				return mpib_comm_bad_completion(comm, rail, &wc[k]);
+			}
 			if (comm->kind == MPIB_COUNTER_SEND) {
 				send_completion(mpib_send_comm(comm), rail, &wc[k]);
-			} else {
-				int r = mpib_recv_completion(mpib_recv_comm(comm), rail, &wc[k]);
-
-				if (mpib_unlikely(r < 0))
-					return r;
+				continue;
+			}
+			r = mpib_recv_completion(mpib_recv_comm(comm), rail, &wc[k]);
+			if (mpib_unlikely(r < 0)) {
+				drop_batch(comm, rail, &wc[k + 1], n - k - 1);
+				return r;
 			}
 		}
 		comm->counters->rail[rail].completions += (unsigned int)n;

@@ -12,8 +12,11 @@
 
 static int warn(const struct mpib_comm *comm, unsigned int rail, const char *what, int r)
 {
-	MPIB_WARN("%s rail %s to %s: QP can't %s: %s", mpib_rail_name(rail),
-		  comm->dev->hca[rail].name, comm->peer_text, what, strerror(-r));
+	char advice[MPIB_ADVICE_MAX];
+
+	MPIB_WARN("%s rail %s to %s: QP can't %s: %s%s", mpib_rail_name(rail),
+		  comm->dev->hca[rail].name, comm->peer_text, what, strerror(-r),
+		  mpib_memlock_advice(r, advice));
 	return r;
 }
 
@@ -161,6 +164,17 @@ int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpi
 	    comm->remote_qps.ece[rail].vendor_id)
 		mpib_qps_offer_ece(comm, rail);
 	return 0;
+}
+
+void mpib_qps_stop(struct mpib_comm *comm, unsigned int rail)
+{
+	struct ibv_qp_attr attr;
+
+	memset(&attr, 0, sizeof(attr));
+	attr.qp_state = IBV_QPS_ERR;
+	for (unsigned int k = 0; k < MPIB_QPS_MAX; k++)
+		if (comm->qp[rail][k])
+			(void)mpib_verbs_modify_qp(comm->qp[rail][k], &attr, IBV_QP_STATE);
 }
 
 void mpib_qps_destroy(struct mpib_comm *comm, unsigned int rail)

@@ -44,7 +44,7 @@ static void fill_row(struct mpib_recv_comm *recv, int n, void **data, const size
 		row[k].size_high = (uint16_t)(sizes[k] >> 32);
 		row[k].tag = (uint32_t)tags[k];
 		row[k].count = (uint8_t)n;
-		row[k].used = 0;
+		row[k].reserved = 0;
 		row[k].seq = recv->tail + 1;
 		req->room[k] = sizes[k];
 	}
@@ -216,6 +216,12 @@ static int on_immediate(struct mpib_recv_comm *recv, unsigned int rail, uint32_t
 	}
 	req->remaining--; /* last: done only when nothing of it can still arrive */
 	return 0;
+}
+
+void mpib_recv_used(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc)
+{
+	if (wc->wr_id == MPIB_WR_RECV && recv->reserved[rail])
+		recv->reserved[rail]--;
 }
 
 int mpib_recv_completion(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc)

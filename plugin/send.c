@@ -254,12 +254,14 @@ static int isend_slow(struct mpib_send_comm *send, void *data, size_t size, int 
 	struct mpib_cts *row = send->cts[send->head % MPIB_ROWS].element;
 	struct mpib_comm *comm = &send->base;
 	struct mpib_request *req;
-	unsigned int n = row[0].count, k;
+	unsigned int n, k;
 	uint32_t share;
 
 	if (send->slow.active)
 		return 0; /* test() goes on with it */
-	if (n == 0 || n > MPIB_GROUP_MAX)
+	/* The row is the peer's to write: what its first match found must stay. */
+	n = atomic_load_explicit((_Atomic uint8_t *)&row[0].count, memory_order_relaxed);
+	if (n == 0 || n > MPIB_GROUP_MAX || (send->group_count && n != send->group_size))
 		return mpib_comm_fail(comm, -EPROTO, "a clear-to-send row names a wrong count");
 	for (k = 1; k < n; k++)
 		if (cts_seq(&row[k]) != send->head + 1)
@@ -287,6 +289,7 @@ static int isend_slow(struct mpib_send_comm *send, void *data, size_t size, int 
 	req->remaining = 1;
 	req->mate = NULL;
 	send->group[k] = req;
+	send->group_size = n;
 	comm->counters->share = share;
 	comm->counters->messages++;
 	*ret = req;
@@ -328,7 +331,7 @@ int mpib_isend(struct mpib_comm *comm, void *data, size_t size, int tag, struct 
 		return comm->error;
 	if (cts_seq(cts) != send->head + 1)
 		return not_now(send);
-	if (mpib_unlikely(cts->count != 1 || send->slow.active))
+	if (mpib_unlikely(cts->count != 1 || send->slow.active || send->group_count))
 		return isend_slow(send, data, size, tag, mr, ret);
 	if (mpib_unlikely(cts->tag != (uint32_t)tag))
 		return not_now(send);

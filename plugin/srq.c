@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "plugin/log.h"
+#include "plugin/mr.h"
 
 /* Posts a chain and adds what the queue took to the credits. */
 static void post_chain(struct mpib_hca *hca)
@@ -13,8 +14,10 @@ static void post_chain(struct mpib_hca *hca)
 	int posted = MPIB_SRQ_CHAIN;
 
 	memset(wr, 0, sizeof(wr));
-	for (int k = 0; k + 1 < MPIB_SRQ_CHAIN; k++)
-		wr[k].next = &wr[k + 1];
+	for (int k = 0; k < MPIB_SRQ_CHAIN; k++) {
+		wr[k].wr_id = MPIB_WR_RECV;
+		wr[k].next = k + 1 < MPIB_SRQ_CHAIN ? &wr[k + 1] : NULL;
+	}
 
 	if (ibv_post_srq_recv(hca->srq, wr, &bad) != 0)
 		posted = bad ? (int)(bad - wr) : 0; /* full: those before `bad` are in */
@@ -46,6 +49,7 @@ bool mpib_srq_refill(struct mpib_hca *hca)
 int mpib_srq_get(struct mpib_hca *hca, struct ibv_srq **ret)
 {
 	struct ibv_srq_init_attr attr;
+	char advice[MPIB_ADVICE_MAX];
 	int r = 0;
 
 	memset(&attr, 0, sizeof(attr));
@@ -58,8 +62,9 @@ int mpib_srq_get(struct mpib_hca *hca, struct ibv_srq **ret)
 	if (!hca->srq) {
 		r = mpib_verbs_create_srq(hca->pd, &attr, &hca->srq);
 		if (r < 0)
-			MPIB_WARN("%s rail %s: no shared receive queue: %s",
-				  mpib_rail_name(hca->rail), hca->name, strerror(-r));
+			MPIB_WARN("%s rail %s: no shared receive queue: %s%s",
+				  mpib_rail_name(hca->rail), hca->name, strerror(-r),
+				  mpib_memlock_advice(r, advice));
 	}
 	*ret = hca->srq;
 	(void)pthread_mutex_unlock(&hca->srq_lock);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The data path: isend (send.c), irecv (recv.c), test and polling (progress.c). Progress thread
- * only; on a healthy connection no lock, no system call, no allocation, no log line.
+ * only; on a healthy connection no system call, no allocation, no log line, and no lock but for the
+ * shared receive queue's, once in MPIB_SRQ_CHAIN receives.
  *
  * All return 0 or a negative errno; "not now" is 0 with *ret = NULL.
  */
@@ -32,6 +33,10 @@ int mpib_send_slow(struct mpib_send_comm *send);
 
 /* One completion of a receiver: an immediate, or a CTS write that is out of the queue. */
 int mpib_recv_completion(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc);
+
+/* Takes a receive that a completion used off the reservations; for those that nothing else looks
+ * at (after an error, at close). */
+void mpib_recv_used(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc);
 
 /* Polls a rail's completions and credits every request that they belong to. */
 int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail);

@@ -38,6 +38,7 @@ static struct {
 	int (*set_ece)(struct ibv_qp *, struct ibv_ece *);
 	int (*get_async_event)(struct ibv_context *, struct ibv_async_event *);
 	void (*ack_async_event)(struct ibv_async_event *);
+	int (*fork_init)(void);
 	const char *(*wc_status_str)(enum ibv_wc_status);
 	const char *(*event_type_str)(enum ibv_event_type);
 } verbs;
@@ -81,6 +82,7 @@ static const struct {
 	SYMBOL(set_ece, "ibv_set_ece", false),
 	SYMBOL(get_async_event, "ibv_get_async_event", true),
 	SYMBOL(ack_async_event, "ibv_ack_async_event", true),
+	SYMBOL(fork_init, "ibv_fork_init", false),
 	SYMBOL(wc_status_str, "ibv_wc_status_str", true),
 	SYMBOL(event_type_str, "ibv_event_type_str", true),
 };
@@ -112,6 +114,10 @@ int mpib_verbs_load(void)
 		memcpy(symbols[k].slot, &address, symbols[k].size);
 	}
 
+	/* Kernels before 5.12 make registered pages copy-on-write at a fork, under the HCA's hands;
+	 * on later ones this does nothing. */
+	if (verbs.fork_init)
+		(void)verbs.fork_init();
 	library = lib; /* never closed: provider libraries don't survive it */
 	return 0;
 }

@@ -47,7 +47,7 @@ static struct {
 	.wake_fd = -1,
 };
 
-static void init_once(void)
+static void init_lock(void)
 {
 	pthread_mutexattr_t attr;
 
@@ -55,6 +55,11 @@ static void init_once(void)
 	(void)pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
 	(void)pthread_mutex_init(&watch.lock, &attr);
 	(void)pthread_mutexattr_destroy(&attr);
+}
+
+static void init_once(void)
+{
+	init_lock();
 	watch.owner = getpid();
 }
 
@@ -110,10 +115,12 @@ static void *watch_main(void *arg)
 {
 	struct epoll_event events[EVENTS_PER_WAIT];
 	int timeout_ms = MPIB_WATCH_TICK_MS;
+	uint64_t next_tick_ms = 0;
 
 	(void)arg;
 	while (!atomic_load_explicit(&watch.stop, memory_order_acquire)) {
 		int count = epoll_wait(watch.epoll_fd, events, EVENTS_PER_WAIT, timeout_ms);
+		uint64_t now_ms;
 
 		if (count < 0 && errno != EINTR) {
 			MPIB_WARN(
@@ -126,8 +133,12 @@ static void *watch_main(void *arg)
 		mpib_watch_lock();
 		if (count > 0)
 			dispatch(events, count);
-		run_ticks(mpib_now_ms());
-		timeout_ms = watch.ticks ? MPIB_WATCH_TICK_MS : -1;
+		now_ms = mpib_now_ms();
+		if (now_ms >= next_tick_ms) {
+			run_ticks(now_ms);
+			next_tick_ms = now_ms + MPIB_WATCH_TICK_MS;
+		}
+		timeout_ms = watch.ticks ? (int)(next_tick_ms - now_ms) : -1;
 		mpib_watch_unlock();
 	}
 
@@ -218,6 +229,27 @@ void mpib_watch_stop(void)
 	(void)pthread_mutex_unlock(&watch.life);
 }
 
+void mpib_watch_fork_prepare(void)
+{
+	mpib_watch_lock();
+}
+
+void mpib_watch_fork_parent(void)
+{
+	mpib_watch_unlock();
+}
+
+/* The thread that held the lock doesn't exist here under its old id: make the lock anew. */
+void mpib_watch_fork_child(void)
+{
+	init_lock();
+	if (watch.wake_fd >= 0)
+		(void)close(watch.wake_fd);
+	if (watch.epoll_fd >= 0)
+		(void)close(watch.epoll_fd);
+	watch.wake_fd = watch.epoll_fd = -1;
+}
+
 void mpib_watch_wake(void)
 {
 	uint64_t one = 1;
@@ -257,7 +289,7 @@ int mpib_watch_add(struct mpib_watch_item *item, uint32_t events)
 	int r;
 
 	mpib_watch_lock();
-	r = find_free(&index);
+	r = watch.epoll_fd < 0 ? -ESHUTDOWN : find_free(&index);
 	if (r == 0) {
 		event.data.u64 = (uint64_t)watch.entries[index].generation << 32 | index;
 		if (epoll_ctl(watch.epoll_fd, EPOLL_CTL_ADD, item->fd, &event) < 0) {
@@ -274,17 +306,20 @@ int mpib_watch_add(struct mpib_watch_item *item, uint32_t events)
 
 void mpib_watch_del(struct mpib_watch_item *item)
 {
-	uint32_t index;
+	uint32_t index = UINT32_MAX;
 
 	mpib_watch_lock();
 	if (item->id) {
 		index = (uint32_t)item->id;
+		item->id = 0;
+	}
+	/* After mpib_watch_stop the table is gone. */
+	if (index < watch.capacity) {
 		(void)epoll_ctl(watch.epoll_fd, EPOLL_CTL_DEL, item->fd, NULL);
 		watch.entries[index].item = NULL;
 		if (++watch.entries[index].generation == 0)
 			watch.entries[index].generation = 1;
 		watch.free_hint = index;
-		item->id = 0;
 	}
 	mpib_watch_unlock();
 }

@@ -52,6 +52,11 @@ void mpib_watch_unlock(void);
 /* Wakes the thread, so that it looks at its ticks at once. Any thread. */
 void mpib_watch_wake(void);
 
+/* Around a fork: the lock is held over it, and the child gets a lock and no thread. */
+void mpib_watch_fork_prepare(void);
+void mpib_watch_fork_parent(void);
+void mpib_watch_fork_child(void);
+
 /* True in the process that loaded the library, false in a forked child: there the thread doesn't
  * exist, and nothing of the parent's may be touched. */
 int mpib_watch_is_owner(void);
