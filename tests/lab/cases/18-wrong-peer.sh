@@ -47,7 +47,7 @@ done
 refused version 15 'version' --handle-override 0900@4
 
 # Strangers, while the real peer takes its time.
-perf_start strangers 1 2 "$VANILLA" verify --sizes 4096,65536 --connect-delay 8 --print-ports
+perf_start strangers 1 2 "$VANILLA" verify --sizes 4096,65536 --connect-delay 8
 ports=""
 for _ in $(seq 80); do
 	ports=$(jq -r 'select(.event == "ports").tcp | join(" ")' "$CASE_DIR/strangers-peer.out" 2>/dev/null | tail -1)

@@ -16,21 +16,30 @@ die() {
 	exit 1
 }
 
-# lab_need_tools: installs what the lab runs on, if anything of it is missing.
-lab_need_tools() {
-	local -a want=(
-		qemu-system-x86_64:qemu-system-x86 mmdebstrap:mmdebstrap mke2fs:e2fsprogs
-		ip:iproute2 unshare:util-linux jq:jq
-	)
-	local pair
-	local -a packages=()
+# What building, testing and the lab need, by Debian's names.
+BUILD_PACKAGES=(gcc libc6-dev meson ninja-build pkg-config libibverbs-dev libsystemd-dev systemd
+	libinih-dev)
+TEST_PACKAGES=(libcmocka-dev g++ clang clang-format jq python3 ibverbs-utils perftest git man-db
+	procps)
+LAB_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs iproute2 util-linux jq meson procps)
 
-	[ "$(id -u)" = 0 ] || die "network namespaces and the image need root"
-	for pair in "${want[@]}"; do
-		command -v "${pair%%:*}" >/dev/null || packages+=("${pair##*:}")
+# need_packages PACKAGE…: installs those that are missing; without root, says which.
+need_packages() {
+	local package
+	local -a missing=()
+
+	for package in "$@"; do
+		dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q ' installed$' ||
+			missing+=("$package")
 	done
-	[ ${#packages[@]} = 0 ] && return
-	apt_install "${packages[@]}"
+	[ ${#missing[@]} = 0 ] && return
+	[ "$(id -u)" = 0 ] || die "not installed, and only root may: ${missing[*]}"
+	apt_install "${missing[@]}"
+}
+
+lab_need_tools() {
+	[ "$(id -u)" = 0 ] || die "network namespaces and the image need root"
+	need_packages "${LAB_PACKAGES[@]}"
 }
 
 # apt_install PACKAGE…: quiet unless it fails; waits for whoever else holds apt's lock.

@@ -21,10 +21,10 @@ perf_start() {
 		"--connect $(oob "$to"):$(perf_port "$to") --json --log info $*"
 }
 
-# perf_listen NAME NODE SETTINGS: the waiting side alone.
+# perf_listen NAME NODE SETTINGS: the waiting side alone. It tells its TCP ports, too.
 perf_listen() {
 	bg "$2" "$1" "exec env $PERF_ENV $3 mpib-netperf --plugin $PERF_PLUGIN" \
-		"--listen $(perf_port "$2") --json --log info"
+		"--listen $(perf_port "$2") --json --log info --print-ports"
 }
 
 perf_port() {
