@@ -12,7 +12,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/cleanup.h"
 #include "common/macros.h"
 
 #define TEMPLATES_MAX 16
@@ -83,59 +82,6 @@ static void dev_init(struct fab_dev_conf *dev, const char *name)
 	dev->max_inline = 1024;
 }
 
-/* The table that a RoCE NIC shows once its netdev has an address: link-local v1 and v2, then the
- * IPv4-mapped pair. */
-static void gids_from_ipv4(struct fab_dev_conf *dev, const struct in_addr *ip)
-{
-	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-	uint8_t local[16] = { 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0x02, 0, 0, 0xff, 0xfe };
-	unsigned int k;
-
-	memcpy(local + 13, (const uint8_t *)&ip->s_addr + 1, 3);
-	local[9] = ((const uint8_t *)&ip->s_addr)[0];
-	memset(dev->gid, 0, sizeof(dev->gid));
-	for (k = 0; k < 4; k++) {
-		if (k < 2) {
-			memcpy(dev->gid[k].raw, local, 16);
-		} else {
-			memcpy(dev->gid[k].raw, mapped, 12);
-			memcpy(dev->gid[k].raw + 12, &ip->s_addr, 4);
-		}
-		dev->gid[k].type = k & 1 ? FAB_GID_V2 : FAB_GID_V1;
-	}
-	if (!dev->guid)
-		dev->guid = 0x0200000000000000ULL | ntohl(ip->s_addr);
-}
-
-int fab_gid_parse(const char *text, struct fab_gid *ret_gid)
-{
-	static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-	struct fab_gid gid = { 0 };
-	const char *slash = strchr(text, '/');
-	char addr[64];
-
-	if (strcmp(text, "-") == 0) {
-		*ret_gid = gid;
-		return 0;
-	}
-	if (!slash || (size_t)(slash - text) >= sizeof(addr))
-		return -EINVAL;
-	memcpy(addr, text, slash - text);
-	addr[slash - text] = '\0';
-	if (strcmp(slash, "/v1") == 0)
-		gid.type = FAB_GID_V1;
-	else if (strcmp(slash, "/v2") == 0)
-		gid.type = FAB_GID_V2;
-	else
-		return -EINVAL;
-	if (inet_pton(AF_INET, addr, gid.raw + 12) == 1)
-		memcpy(gid.raw, mapped, 12);
-	else if (inet_pton(AF_INET6, addr, gid.raw) != 1)
-		return -EINVAL;
-	*ret_gid = gid;
-	return 0;
-}
-
 static int set_gids(struct parser *p, struct fab_dev_conf *dev, char *value)
 {
 	char *save = NULL;
@@ -188,7 +134,7 @@ static int set_word(struct parser *p, char *to, size_t size, const char *value)
 	if (!value[0] || strlen(value) >= size)
 		return fail(p, "empty or too long:", value);
 	memset(to, 0, size);
-	memcpy(to, value, strlen(value));
+	(void)snprintf(to, size, "%s", value);
 	return 0;
 }
 
@@ -241,7 +187,7 @@ static int set_dev(struct parser *p, struct fab_dev_conf *dev, const char *name,
 	case K_ADDR:
 		if (inet_pton(AF_INET, value, &ip) != 1)
 			return fail(p, "not an IPv4 address:", value);
-		gids_from_ipv4(dev, &ip);
+		fab_gids_from_ipv4(dev, &ip);
 		return 0;
 	case K_SCOPE:
 		return set_choice(p, field, value, "all", "island");
@@ -404,23 +350,15 @@ static int finish(struct parser *p)
 	return 0;
 }
 
-int fab_config_parse(const char *text, size_t len, struct fab_config *ret_conf, char *err,
-		     size_t err_len)
+static int parse_all(struct parser *p, const char *text, size_t len)
 {
-	mpib_cleanup(mpib_freep) struct parser *p = calloc(1, sizeof(*p));
-	mpib_cleanup(mpib_freep) struct fab_config *conf = calloc(1, sizeof(*conf));
 	const char *end = text + len;
-	int r;
 
-	if (!p || !conf)
-		return -ENOMEM;
-	*p = (struct parser){ .conf = conf, .err = err, .err_len = err_len };
-	(void)snprintf(conf->name, sizeof(conf->name), "fabric");
-	conf->ring = 1 << 20;
 	while (text < end) {
 		const char *eol = memchr(text, '\n', end - text);
 		size_t n = (eol ? eol : end) - text;
 		char line[LINE_BYTES];
+		int r;
 
 		p->line++;
 		if (n >= sizeof(line) || memchr(text, '\0', n))
@@ -432,51 +370,52 @@ int fab_config_parse(const char *text, size_t len, struct fab_config *ret_conf, 
 			return r;
 		text += n + 1;
 	}
-	r = finish(p);
-	if (r < 0)
-		return r;
-	*ret_conf = *conf;
-	return 0;
+	return finish(p);
+}
+
+int fab_config_parse(const char *text, size_t len, struct fab_config *ret_conf, char *err,
+		     size_t err_len)
+{
+	struct fab_config *conf = calloc(1, sizeof(*conf));
+	struct parser *p = calloc(1, sizeof(*p));
+	int r = -ENOMEM;
+
+	if (p && conf) {
+		*p = (struct parser){ .conf = conf, .err = err, .err_len = err_len };
+		(void)snprintf(conf->name, sizeof(conf->name), "fabric");
+		conf->ring = 1 << 20;
+		r = parse_all(p, text, len);
+		if (r == 0)
+			memcpy(ret_conf, conf, sizeof(*conf));
+	}
+	free(p);
+	free(conf);
+	return r;
 }
 
 int fab_config_load(const char *path, struct fab_config *ret_conf, char *err, size_t err_len)
 {
-	mpib_cleanup(mpib_fclosep) FILE *file = fopen(path, "re");
-	mpib_cleanup(mpib_freep) char *text = malloc(FILE_BYTES);
-	size_t len;
+	char *text = malloc(FILE_BYTES);
+	FILE *file;
+	size_t len = 0;
+	int r = 0;
 
-	if (!file || !text) {
-		int r = file ? -ENOMEM : -errno;
-
-		(void)snprintf(err, err_len, "%s", strerror(-r));
-		return r;
+	if (!text)
+		return -ENOMEM;
+	file = fopen(path, "re");
+	if (file)
+		len = fread(text, 1, FILE_BYTES, file);
+	if (!file || ferror(file)) {
+		r = -errno;
+		(void)snprintf(err, err_len, "%s", strerror(errno));
+	} else if (len == FILE_BYTES) {
+		r = -EFBIG;
+		(void)snprintf(err, err_len, "larger than 1 MiB");
+	} else {
+		r = fab_config_parse(text, len, ret_conf, err, err_len);
 	}
-	len = fread(text, 1, FILE_BYTES, file);
-	if (ferror(file) || len == FILE_BYTES) {
-		(void)snprintf(err, err_len, "unreadable, or larger than 1 MiB");
-		return -EINVAL;
-	}
-	return fab_config_parse(text, len, ret_conf, err, err_len);
-}
-
-void fab_config_default(struct fab_config *ret_conf)
-{
-	static const char text[] = "[fabric]\nname = two-nodes\n"
-				   "[device sout]\n[device sup]\n"
-				   "[node 1]\nsout.address = 10.0.1.1\nsup.address = 10.9.1.1\n"
-				   "[node 2]\nsout.address = 10.0.1.2\nsup.address = 10.9.1.2\n";
-	char err[128];
-
-	if (fab_config_parse(text, sizeof(text) - 1, ret_conf, err, sizeof(err)) < 0)
-		abort(); /* the text above is ours: only memory can be short */
-}
-
-uint32_t fab_config_hash(const struct fab_config *conf)
-{
-	const uint8_t *byte = (const uint8_t *)conf;
-	uint32_t hash = 2166136261U;
-
-	for (size_t k = 0; k < sizeof(*conf); k++)
-		hash = (hash ^ byte[k]) * 16777619U;
-	return hash;
+	if (file)
+		(void)fclose(file);
+	free(text);
+	return r;
 }

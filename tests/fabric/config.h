@@ -71,6 +71,10 @@ int fab_config_load(const char *path, struct fab_config *ret_conf, char *err, si
 /* A number that differs for different configurations; names the meeting directory. */
 uint32_t fab_config_hash(const struct fab_config *conf);
 
+struct in_addr;
+/* Fills the GID table of @dev, and its guid if it has none, from an IPv4 address. */
+void fab_gids_from_ipv4(struct fab_dev_conf *dev, const struct in_addr *ip);
+
 /* Reads one GID table entry: "ADDRESS/v1" or "ADDRESS/v2" (IPv4, IPv6), or "-" for an empty one. */
 int fab_gid_parse(const char *text, struct fab_gid *ret_gid);
 

@@ -274,10 +274,13 @@ static inline struct fab_state_dev *fab_dev_state(uint32_t dev)
 	return &fab.meeting.state->dev[dev];
 }
 
-/* engine.c */
+/* process.c: negative errno. */
 int fab_engine_prepare(void); /* reads the configuration, opens the meeting; once a process */
 int fab_engine_get(void);     /* joins and starts the thread with the first user */
 void fab_engine_put(void);
+
+/* engine.c */
+void *fab_engine_thread(void *arg);
 void fab_engine_lock(void); /* waits for it, and makes long passes give way */
 void fab_engine_unlock(void);
 void fab_engine_try(void);		     /* runs one pass if nobody else does */
@@ -297,6 +300,14 @@ static inline uint8_t *fab_mr_at(const struct fab_mr *mr, uint64_t addr)
 	return mr->base + (addr - mr->iova);
 }
 
+/* sge.c: engine lock. @from and @len are places in the message. */
+bool fab_sge_fit(struct fab_qp *qp, const struct fab_wqe *w, uint64_t from, uint64_t len,
+		 unsigned int access);
+void fab_sge_gather(struct fab_qp *qp, const struct fab_wqe *w, uint64_t from, uint64_t len,
+		    uint8_t *to);
+bool fab_sge_scatter(struct fab_qp *qp, const struct fab_wqe *w, uint64_t from, uint64_t len,
+		     const uint8_t *data);
+
 /* cq.c: engine lock, except in null mode. */
 void fab_cq_push(struct fab_cq *cq, const struct fab_cqe *cqe);
 void fab_cq_complete(struct fab_cq *cq, const struct fab_cqe *cqe); /* honours the delay fault */
@@ -312,6 +323,12 @@ void fab_rq_fini(struct fab_rq *rq);
 bool fab_rq_take(struct fab_qp *qp, struct fab_rwqe *ret_wqe, struct ibv_sge *ret_sge);
 int fab_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int fab_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* query.c */
+int fab_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+		   size_t len);
+int fab_query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *in,
+			struct ibv_device_attr_ex *attr, size_t len);
 
 /* qp.c, qp_state.c, post.c */
 struct ibv_qp *fab_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);

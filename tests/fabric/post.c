@@ -47,9 +47,10 @@ static int fill(struct fab_qp *qp, struct fab_wqe *w, const struct ibv_send_wr *
 			memcpy(w->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(*w->sge));
 		return 0;
 	}
-	if (length > qp->init.cap.max_inline_data || wr->opcode >= IBV_WR_RDMA_READ)
-		return wr->opcode == IBV_WR_SEND_WITH_IMM || wr->opcode < IBV_WR_RDMA_READ ? ENOMEM
-											   : EINVAL;
+	if (wr->opcode >= IBV_WR_RDMA_READ)
+		return EINVAL;
+	if (length > qp->init.cap.max_inline_data)
+		return ENOMEM;
 	length = 0;
 	for (int k = 0; k < wr->num_sge; k++) {
 		memcpy(w->inline_data + length, (void *)(uintptr_t)wr->sg_list[k].addr,

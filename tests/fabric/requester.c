@@ -177,76 +177,6 @@ static void receiver_not_ready(struct fab_qp *qp, const struct fab_pkt *pkt)
 
 /* --- sending --- */
 
-/* True if every byte of [@from, @from + @len) of the message may be touched with @access. */
-static bool keys_fit(struct fab_qp *qp, const struct fab_wqe *w, uint64_t from, uint64_t len,
-		     unsigned int access)
-{
-	for (int k = 0; k < w->sges && len; k++) {
-		const struct ibv_sge *sge = &w->sge[k];
-		uint64_t n;
-
-		if (from >= sge->length) {
-			from -= sge->length;
-			continue;
-		}
-		n = sge->length - from < len ? sge->length - from : len;
-		if (!fab_mr_find(sge->lkey, qp->qp.pd, sge->addr + from, n, access))
-			return false;
-		len -= n;
-		from = 0;
-	}
-	return true;
-}
-
-static void gather(struct fab_qp *qp, const struct fab_wqe *w, uint64_t from, uint64_t len,
-		   uint8_t *to)
-{
-	if (w->is_inline) {
-		memcpy(to, w->inline_data + from, len);
-		return;
-	}
-	for (int k = 0; k < w->sges && len; k++) {
-		const struct ibv_sge *sge = &w->sge[k];
-		struct fab_mr *mr;
-		uint64_t n;
-
-		if (from >= sge->length) {
-			from -= sge->length;
-			continue;
-		}
-		n = sge->length - from < len ? sge->length - from : len;
-		mr = fab_mr_find(sge->lkey, qp->qp.pd, sge->addr + from, n, 0);
-		fab_copy_out(mr, to, fab_mr_at(mr, sge->addr + from), n);
-		to += n;
-		len -= n;
-		from = 0;
-	}
-}
-
-static bool scatter(struct fab_qp *qp, const struct fab_wqe *w, uint64_t from, uint64_t len,
-		    const uint8_t *data)
-{
-	if (!keys_fit(qp, w, from, len, IBV_ACCESS_LOCAL_WRITE))
-		return false;
-	for (int k = 0; k < w->sges && len; k++) {
-		const struct ibv_sge *sge = &w->sge[k];
-		struct fab_mr *mr;
-		uint64_t n;
-
-		if (from >= sge->length) {
-			from -= sge->length;
-			continue;
-		}
-		n = sge->length - from < len ? sge->length - from : len;
-		mr = fab_mr_find(sge->lkey, qp->qp.pd, sge->addr + from, n, 0);
-		fab_copy_in(mr, fab_mr_at(mr, sge->addr + from), data, n);
-		data += n;
-		len -= n;
-		from = 0;
-	}
-	return true;
-}
-
 /* May the message at sq_tx begin? Otherwise it waits for an answer or has failed. */
 static bool may_begin(struct fab_qp *qp, const struct fab_wqe *w)
 {
@@ -263,6 +193,23 @@ static bool may_begin(struct fab_qp *qp, const struct fab_wqe *w)
 	if (w->length > fab_dev_conf(qp->dev)->max_msg)
 		return fail_locally(qp, IBV_WC_LOC_LEN_ERR);
 	return true;
+}
+
+static enum fab_op wire_op(enum ibv_wr_opcode opcode)
+{
+	switch (opcode) {
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return FAB_OP_WRITE;
+	case IBV_WR_RDMA_READ:
+		return FAB_OP_READ;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		return FAB_OP_CAS;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return FAB_OP_ADD;
+	default:
+		return FAB_OP_SEND;
+	}
 }
 
 static void fill(struct fab_qp *qp, const struct fab_wqe *w, struct fab_pkt *pkt, uint32_t len,
@@ -284,29 +231,9 @@ static void fill(struct fab_qp *qp, const struct fab_wqe *w, struct fab_pkt *pkt
 				 .imm = w->imm,
 				 .len = len,
 				 .psn = qp->attr.sq_psn };
-	switch (w->opcode) {
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	pkt->op = (uint8_t)wire_op(w->opcode);
+	if (w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM || w->opcode == IBV_WR_SEND_WITH_IMM)
 		pkt->flags |= FAB_PKT_IMM;
-		/* fall through */
-	case IBV_WR_RDMA_WRITE:
-		pkt->op = FAB_OP_WRITE;
-		break;
-	case IBV_WR_SEND_WITH_IMM:
-		pkt->flags |= FAB_PKT_IMM;
-		/* fall through */
-	default:
-		pkt->op = FAB_OP_SEND;
-		break;
-	case IBV_WR_RDMA_READ:
-		pkt->op = FAB_OP_READ;
-		break;
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-		pkt->op = FAB_OP_CAS;
-		break;
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		pkt->op = FAB_OP_ADD;
-		break;
-	}
 	if (last)
 		pkt->flags |= FAB_PKT_LAST;
 	if (w->flags & IBV_SEND_SOLICITED)
@@ -322,8 +249,8 @@ static bool send_part(struct fab_qp *qp, const struct fab_wqe *w)
 
 	if (left < len)
 		len = (uint32_t)left;
-	if (is_read(w) ? !keys_fit(qp, w, 0, w->length, IBV_ACCESS_LOCAL_WRITE)
-		       : !w->is_inline && !keys_fit(qp, w, qp->sq_tx_off, len, 0))
+	if (is_read(w) ? !fab_sge_fit(qp, w, 0, w->length, IBV_ACCESS_LOCAL_WRITE)
+		       : !w->is_inline && !fab_sge_fit(qp, w, qp->sq_tx_off, len, 0))
 		return fail_locally(qp, IBV_WC_LOC_PROT_ERR);
 	pkt = fab_ring_reserve(&qp->link->req, len);
 	if (!pkt)
@@ -335,7 +262,7 @@ static bool send_part(struct fab_qp *qp, const struct fab_wqe *w)
 	fill(qp, w, pkt, len, len == left);
 	pkt->due_ns = due;
 	if (len)
-		gather(qp, w, qp->sq_tx_off, len, (uint8_t *)(pkt + 1));
+		fab_sge_gather(qp, w, qp->sq_tx_off, len, (uint8_t *)(pkt + 1));
 	fab_ring_publish(&qp->link->req, pkt);
 	fab_link_ring(qp->link);
 	qp->sq_tx_off += len;
@@ -383,7 +310,7 @@ static void data_arrived(struct fab_qp *qp, const struct fab_pkt *pkt, const uin
 	    !is_read(w) || pkt->offset + pkt->len > w->length)
 		return;
 	complete_upto(qp, pkt->seq);
-	if (!scatter(qp, w, pkt->offset, pkt->len, data)) {
+	if (!fab_sge_scatter(qp, w, pkt->offset, pkt->len, data)) {
 		fab_requester_finish(qp, pkt->seq, IBV_WC_LOC_PROT_ERR);
 		return;
 	}

@@ -18,8 +18,15 @@ struct fault_case {
 
 extern pid_t fault_peer; /* the parent's child */
 
-/* Ends the program if @holds is false, telling what was expected. */
-void require(bool holds, const char *what);
+/* Ends the program, telling what was expected. */
+__attribute__((noreturn)) void give_up(const char *what);
+
+static inline void require(bool holds, const char *what)
+{
+	if (!holds)
+		give_up(what);
+}
+
 /* Runs fabricctl with these words; it must succeed. */
 void ctl(const char *words);
 uint64_t clock_ms(void);

@@ -56,7 +56,7 @@ struct pair {
 
 /* peer.c. All of it ends the program with a message if something is broken that isn't under test.
  */
-void die(const char *what);
+__attribute__((noreturn)) void die(const char *what);
 void sync_ends(struct side *s); /* both ends have come this far */
 void swap_bytes(struct side *s, const void *mine, void *ret_theirs, size_t len);
 void pair_open(struct side *s, struct pair *p, const struct pair_options *options);

@@ -49,7 +49,6 @@ static int reach(const char *host, const char *port)
 		(void)usleep(100000);
 	}
 	die("connecting");
-	return -1;
 }
 
 static void open_device(struct side *s, const char *name)
