@@ -209,7 +209,8 @@ static bool take_read(struct fab_link *link, struct fab_qp *qp, const struct fab
 	struct fab_mr *mr = NULL;
 	struct fab_read *read;
 
-	if (!(qp->attr.qp_access_flags & access) || (atomic && (pkt->raddr % 8 || pkt->msg_len != 8)) ||
+	if (!(qp->attr.qp_access_flags & access) ||
+	    (atomic && (pkt->raddr % 8 || pkt->msg_len != 8)) ||
 	    qp->pending_reads >= qp->attr.max_dest_rd_atomic) {
 		fail(link, qp, pkt, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_QP_OP_ERR);
 		return false;
@@ -261,7 +262,8 @@ static bool read_turn(struct fab_link *link)
 {
 	struct fab_read *read = TAILQ_FIRST(&link->reads);
 	uint32_t len = fab_shape_segment(link->local_dev, link->peer_dev);
-	/* The checker doesn't follow the list's removal. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
+	/* The checker doesn't follow the list's removal. NOLINTNEXTLINE(clang-analyzer-unix.Malloc)
+	 */
 	bool atomic = read->pkt.op != FAB_OP_READ;
 	struct fab_qp *qp = find_qp(link, &read->pkt);
 	struct fab_mr *mr = NULL;

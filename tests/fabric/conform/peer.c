@@ -126,7 +126,8 @@ void pair_open(struct side *s, struct pair *p, const struct pair_options *o)
 		if (!p->channel)
 			die("ibv_create_comp_channel");
 	}
-	p->send_cq = ibv_create_cq(s->ctx, cqe, NULL, NULL, 0);
+	p->shares_cq = o->send_cq != NULL;
+	p->send_cq = o->send_cq ? o->send_cq : ibv_create_cq(s->ctx, cqe, NULL, NULL, 0);
 	p->recv_cq = ibv_create_cq(s->ctx, cqe, p, p->channel, 0);
 	p->mr = ibv_reg_mr(
 		s->pd, p->buf, bytes,
@@ -151,7 +152,7 @@ void pair_open(struct side *s, struct pair *p, const struct pair_options *o)
 void pair_close(struct pair *p)
 {
 	if (ibv_destroy_qp(p->qp) || (p->srq && ibv_destroy_srq(p->srq)) || ibv_dereg_mr(p->mr) ||
-	    ibv_destroy_cq(p->send_cq) || ibv_destroy_cq(p->recv_cq) ||
+	    (!p->shares_cq && ibv_destroy_cq(p->send_cq)) || ibv_destroy_cq(p->recv_cq) ||
 	    (p->channel && ibv_destroy_comp_channel(p->channel)))
 		die("taking down a QP");
 	free(p->buf);
