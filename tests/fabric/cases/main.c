@@ -59,7 +59,8 @@ static void open_side(struct side *s)
 	for (int k = 0; list && list[k]; k++)
 		if (strcmp(ibv_get_device_name(list[k]), "sup") == 0)
 			s->ctx = ibv_open_device(list[k]);
-	ibv_free_device_list(list);
+	if (list)
+		ibv_free_device_list(list);
 	require(s->ctx != NULL, "the device sup");
 	s->pd = ibv_alloc_pd(s->ctx);
 	require(s->pd && !ibv_query_port(s->ctx, 1, &port) &&

@@ -116,7 +116,8 @@ static void open_device(struct side *s)
 	struct ibv_device **list = ibv_get_device_list(NULL);
 
 	s->ctx = list && list[0] ? ibv_open_device(list[0]) : NULL;
-	ibv_free_device_list(list);
+	if (list)
+		ibv_free_device_list(list);
 	if (!s->ctx)
 		die("opening the device");
 	s->pd = ibv_alloc_pd(s->ctx);

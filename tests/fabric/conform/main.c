@@ -59,7 +59,8 @@ static void open_device(struct side *s, const char *name)
 	for (int k = 0; list && list[k]; k++)
 		if (strcmp(ibv_get_device_name(list[k]), name) == 0)
 			s->ctx = ibv_open_device(list[k]);
-	ibv_free_device_list(list);
+	if (list)
+		ibv_free_device_list(list);
 	if (!s->ctx)
 		die("opening the device");
 	s->pd = ibv_alloc_pd(s->ctx);
