@@ -83,7 +83,8 @@ MPIB_STATIC_ASSERT(MPIB_HINTS_SIZE(MPIB_HINT_ENTRIES_DEFAULT) == 4112, "default 
 enum mpib_msg_type {
 	MPIB_MSG_REGISTER = 1,	 /* a connection exists: which slot holds its hint? */
 	MPIB_MSG_DEREGISTER = 2, /* it is gone */
-	MPIB_MSG_RESPONSE = 128, /* answer to either */
+	MPIB_MSG_COUNTERS = 3,	 /* here is what this process counts; one descriptor comes along */
+	MPIB_MSG_RESPONSE = 128, /* answer to any of them */
 };
 
 enum mpib_status {
@@ -116,6 +117,18 @@ struct mpib_msg_deregister {
 	uint32_t conn_id;
 } __attribute__((packed));
 
+/* Optional, at most once a process and agent: the process's counter table (a memfd sealed with
+ * F_SEAL_SHRINK, laid out as common/counters.h says) comes with the first byte of this message as
+ * SCM_RIGHTS. The agent maps it for reading and closes its copy of the descriptor; another table
+ * of the same process takes the place of the one before. Answered like DEREGISTER:
+ * MPIB_STATUS_INVALID from an agent that doesn't know the message or refuses the table, which is
+ * no reason to try again. A new generation in the hint header is one: a restarted agent has lost
+ * the table. */
+struct mpib_msg_counters {
+	struct mpib_msg_header header;
+	uint32_t size; /* bytes of the table, at most the file's size */
+} __attribute__((packed));
+
 /* Answer to REGISTER; hint_slot counts only with MPIB_STATUS_OK. */
 struct mpib_msg_register_response {
 	struct mpib_msg_header header;
@@ -124,7 +137,7 @@ struct mpib_msg_register_response {
 	uint32_t hint_slot;
 } __attribute__((packed));
 
-/* Answer to DEREGISTER. */
+/* Answer to DEREGISTER and COUNTERS. */
 struct mpib_msg_deregister_response {
 	struct mpib_msg_header header;
 	uint8_t status; /* enum mpib_status */
@@ -143,6 +156,8 @@ MPIB_STATIC_ASSERT(offsetof(struct mpib_msg_register, sup_src_ip) == 20, "sup_sr
 MPIB_STATIC_ASSERT(offsetof(struct mpib_msg_register, sup_dst_ip) == 24, "sup_dst_ip at 24");
 MPIB_STATIC_ASSERT(sizeof(struct mpib_msg_deregister) == 12, "DEREGISTER is 12 bytes");
 MPIB_STATIC_ASSERT(offsetof(struct mpib_msg_deregister, conn_id) == 8, "conn_id at 8");
+MPIB_STATIC_ASSERT(sizeof(struct mpib_msg_counters) == 12, "COUNTERS is 12 bytes");
+MPIB_STATIC_ASSERT(offsetof(struct mpib_msg_counters, size) == 8, "size at 8");
 MPIB_STATIC_ASSERT(sizeof(struct mpib_msg_register_response) == 16, "its answer is 16 bytes");
 MPIB_STATIC_ASSERT(offsetof(struct mpib_msg_register_response, status) == 8, "status at 8");
 MPIB_STATIC_ASSERT(offsetof(struct mpib_msg_register_response, hint_slot) == 12, "slot at 12");
