@@ -6,7 +6,7 @@
 rc=0
 started=$SECONDS
 perf_listen peer 2 "$VANILLA"
-on 1 "env $PERF_ENV $ADVANCED mpib-netperf --plugin $PERF_PLUGIN --connect $(oob 2):$(perf_port 2) \
+on 1 "$PERF_RUN $ADVANCED mpib-netperf --plugin $PERF_PLUGIN --connect $(oob 2):$(perf_port 2) \
 	--json --log warn bw --messages 1" >"$CASE_DIR/out" 2>"$CASE_DIR/err" || rc=$?
 bg_stop peer
 cat "$CASE_DIR/out" "$CASE_DIR/err"

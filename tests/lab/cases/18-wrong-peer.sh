@@ -22,7 +22,7 @@ refused() {
 
 	shift 3
 	perf_listen "$name-peer" 2 "$VANILLA"
-	bg 1 "$name" "exec env $PERF_ENV $VANILLA MPIB_CONNECT_TIMEOUT_SEC=5 mpib-netperf" \
+	bg 1 "$name" "exec $PERF_RUN $VANILLA MPIB_CONNECT_TIMEOUT_SEC=5 mpib-netperf" \
 		"--plugin $PERF_PLUGIN --connect $(oob 2):$(perf_port 2) --json --log warn $*" \
 		"verify --sizes 4096 --no-both --no-groups --comms 1 --timeout 30"
 	bg_wait "$name" || rc=$?
