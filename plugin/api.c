@@ -36,6 +36,7 @@ static struct {
 static void log_settings(void)
 {
 	const struct mpib_env *env = &process.env;
+	char given[640];
 
 	MPIB_INFO("MPIB " MPIB_VERSION ": mode %s, island prefix /%d, QPs SOUT %d SUP %d, timeout "
 		  "%d, retries %d, TC %d, SL %d%s%s",
@@ -43,6 +44,8 @@ static void log_settings(void)
 		  env->qps[MPIB_SOUT], env->qps[MPIB_SUP], env->timeout, env->retry_cnt, env->tc,
 		  env->sl, env->mode == MPIB_MODE_ADVANCED ? ", agent at " : "",
 		  env->mode == MPIB_MODE_ADVANCED ? env->agent_dir : "");
+	MPIB_INFO("from the environment:%s; all else is the default",
+		  mpib_env_given(given, sizeof(given)));
 }
 
 /* First reference: everything, or nothing. */
@@ -286,12 +289,18 @@ ncclResult_t mpib_api_reg_mr_dmabuf(void *comm, void *data, size_t size, int typ
 {
 	struct mpib_comm *c = comm;
 	struct mpib_mr *mr = NULL;
+	bool peer_memory;
 	int r;
 
-	(void)type;
 	if (!c || !mhandle)
 		return ncclInvalidArgument;
-	r = mpib_mr_new_dmabuf(c->dev, c->data_mask, data, size, offset, fd, &mr);
+	peer_memory = type == NCCL_PTR_CUDA && c->dev->ptr_support & NCCL_PTR_CUDA;
+	r = mpib_mr_new_dmabuf(c->dev, c->data_mask, data, size, offset, fd, peer_memory, &mr);
+	if (r < 0 && peer_memory) {
+		MPIB_INFO("%s: DMA-BUF refused (%s): using peer memory", c->dev->name,
+			  strerror(-r));
+		r = mpib_mr_new(c->dev, c->data_mask, data, size, MPIB_MR_ACCESS, &mr);
+	}
 	*mhandle = mr;
 	return mpib_result(r);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/device.h"
 
+#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -51,6 +52,21 @@ unsigned int mpib_speed_mbps(unsigned int active_width, unsigned int active_spee
 	return lanes * rate;
 }
 
+/* Devices that the kernel has but libibverbs doesn't show: their provider library is missing, which
+ * happens in containers. */
+static bool kernel_has_devices(void)
+{
+	DIR *dir = opendir("/sys/class/infiniband");
+	const struct dirent *entry;
+	bool found = false;
+
+	while (dir && !found && (entry = readdir(dir)))
+		found = entry->d_name[0] != '.';
+	if (dir)
+		(void)closedir(dir);
+	return found;
+}
+
 static void list_names(struct ibv_device **list, int count, char *buf, size_t size)
 {
 	size_t used = 0;
@@ -60,7 +76,12 @@ static void list_names(struct ibv_device **list, int count, char *buf, size_t si
 		used += (size_t)snprintf(buf + used, size - used, "%s%s", k ? ", " : "",
 					 mpib_verbs_device_name(list[k]));
 	if (count == 0)
-		(void)snprintf(buf, size, "none");
+		(void)snprintf(buf, size, "none%s",
+			       kernel_has_devices()
+				       ? ", though the kernel has some: install their provider "
+					 "libraries (ibverbs-providers) and give this process "
+					 "/dev/infiniband"
+				       : "");
 }
 
 /* Splits "name[:port],…"; returns the number of names or -MPIB_EUSAGE. */

@@ -2,6 +2,7 @@
 #include "plugin/env.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,4 +101,19 @@ int mpib_env_read(struct mpib_env *ret)
 
 	*ret = env;
 	return 0;
+}
+
+char *mpib_env_given(char *buf, size_t size)
+{
+	size_t used = 0;
+
+	buf[0] = '\0';
+	for (size_t k = 0; k < mpib_env_row_count && used < size; k++) {
+		const char *text = getenv(mpib_env_rows[k].name);
+
+		if (text && *text)
+			used += (size_t)snprintf(buf + used, size - used, " %s=%s",
+						 mpib_env_rows[k].name, text);
+	}
+	return buf;
 }

@@ -20,7 +20,7 @@ struct mpib_env {
 	char hca_sout[256]; /* comma list of name[:port]; empty when unset */
 	char hca_sup[256];
 	char node_addr[16]; /* empty, or an IPv4 address */
-	char oob_if[64]; /* empty: the interface of SOUT's address */
+	char oob_if[64];    /* empty: the interface of SOUT's address */
 	char agent_dir[PATH_MAX];
 	int mode; /* enum mpib_mode */
 	int prefix_len;
@@ -54,5 +54,8 @@ extern const size_t mpib_env_row_count;
 /* Fills @ret from the environment. -MPIB_EUSAGE for a value that is no number or out of range, or
  * a text that is too long: one warning names variable, value and range. */
 int mpib_env_read(struct mpib_env *ret);
+
+/* " NAME=value" for each variable that is set, in @buf; cut where it doesn't fit. Returns @buf. */
+char *mpib_env_given(char *buf, size_t size);
 
 #endif

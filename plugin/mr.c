@@ -135,6 +135,7 @@ struct region {
 	unsigned int access;
 	uint64_t offset;
 	int fd;
+	bool quiet;
 };
 
 /* Under the cache's lock. */
@@ -230,7 +231,8 @@ static int mr_new(struct mpib_device *dev, unsigned int rail_mask, const struct 
 		r = entry_get(hca->mrs, region, &mr->entry[rail]);
 		(void)pthread_mutex_unlock(&hca->mrs->lock);
 		if (r < 0) {
-			warn_failed(hca, region->size, r);
+			if (!region->quiet)
+				warn_failed(hca, region->size, r);
 			goto undo_rails;
 		}
 		mr->lkey[rail] = mr->entry[rail]->mr->lkey;
@@ -254,10 +256,15 @@ int mpib_mr_new(struct mpib_device *dev, unsigned int rail_mask, void *addr, siz
 }
 
 int mpib_mr_new_dmabuf(struct mpib_device *dev, unsigned int rail_mask, void *addr, size_t size,
-		       uint64_t offset, int fd, struct mpib_mr **ret)
+		       uint64_t offset, int fd, bool quiet, struct mpib_mr **ret)
 {
 	const struct region region = {
-		.addr = addr, .size = size, .access = MPIB_MR_ACCESS, .offset = offset, .fd = fd
+		.addr = addr,
+		.size = size,
+		.access = MPIB_MR_ACCESS,
+		.offset = offset,
+		.fd = fd,
+		.quiet = quiet,
 	};
 
 	if (fd < 0)

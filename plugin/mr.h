@@ -4,6 +4,7 @@
 #ifndef MPIB_PLUGIN_MR_H
 #define MPIB_PLUGIN_MR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,9 +42,10 @@ void mpib_mr_cache_free(struct mpib_mr_cache *cache);
 int mpib_mr_new(struct mpib_device *dev, unsigned int rail_mask, void *addr, size_t size,
 		unsigned int access, struct mpib_mr **ret);
 
-/* The same for a DMA-BUF; @fd stays the caller's. Not cached. */
+/* The same for a DMA-BUF; @fd stays the caller's. Not cached. @quiet: the caller has another way.
+ */
 int mpib_mr_new_dmabuf(struct mpib_device *dev, unsigned int rail_mask, void *addr, size_t size,
-		       uint64_t offset, int fd, struct mpib_mr **ret);
+		       uint64_t offset, int fd, bool quiet, struct mpib_mr **ret);
 
 /* Gives the registration back; NULL is fine. */
 int mpib_mr_free(struct mpib_mr *mr);

@@ -177,7 +177,7 @@ static void test_bad_arguments(void **state)
 	(void)state;
 	assert_int_equal(mpib_mr_new(dev, BOTH, area, 0, MPIB_MR_ACCESS, &mr), -EINVAL);
 	assert_int_equal(mpib_mr_new(dev, BOTH, area, SIZE_MAX, MPIB_MR_ACCESS, &mr), -EINVAL);
-	assert_int_equal(mpib_mr_new_dmabuf(dev, BOTH, area, PAGE, 0, -1, &mr), -EINVAL);
+	assert_int_equal(mpib_mr_new_dmabuf(dev, BOTH, area, PAGE, 0, -1, false, &mr), -EINVAL);
 	assert_null(mr);
 	assert_int_equal(fake_live_mrs(), 0);
 }
@@ -188,7 +188,7 @@ static void test_dmabuf_not_shared(void **state)
 	struct mpib_mr *buf = NULL, *other;
 
 	(void)state;
-	assert_int_equal(mpib_mr_new_dmabuf(dev, BOTH, area, PAGE, 0, 0, &buf), 0);
+	assert_int_equal(mpib_mr_new_dmabuf(dev, BOTH, area, PAGE, 0, 0, false, &buf), 0);
 	other = reg(BOTH, 0, 1, MPIB_MR_ACCESS);
 	assert_int_equal(fake_live_mrs(), 4);
 	assert_int_equal(mpib_mr_free(buf), 0);
