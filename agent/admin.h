@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What mpibctl and the agent say to each other over the agent's socket: message types from 64 up,
- * private to the two. Frames have the contract's 8-byte header. A request is a header alone; the
- * answer is any number of RECORDS frames and one END frame. A reader steps by record_size, so that
- * records can grow at their end; an agent that doesn't know a request answers RESPONSE with
- * MPIB_STATUS_INVALID. */
+ * private to the two. Frames have the contract's 8-byte header. A request is a header alone, or
+ * a struct mpib_admin_flow_request where it is about one flow; the answer is any number of RECORDS
+ * frames and one END frame. A reader steps by record_size, so that records can grow at their end;
+ * an agent that doesn't know a request answers RESPONSE with MPIB_STATUS_INVALID. */
 #ifndef MPIB_AGENT_ADMIN_H
 #define MPIB_AGENT_ADMIN_H
 
@@ -16,6 +16,9 @@ enum mpib_admin_type {
 	MPIB_ADMIN_STATUS = 64, /* one struct mpib_admin_status */
 	MPIB_ADMIN_FLOWS = 65,	/* struct mpib_admin_flow, a record a slot with a flow */
 	MPIB_ADMIN_RELOAD = 66, /* struct mpib_admin_change; for root and the agent's own user */
+	MPIB_ADMIN_EXPLAIN =
+		67, /* a flow: struct mpib_admin_rule, one a rule, the strongest first */
+	MPIB_ADMIN_POLICY = 68, /* struct mpib_admin_text: the effective policy */
 	MPIB_ADMIN_RECORDS = 192,
 	MPIB_ADMIN_END = 193,
 };
@@ -46,6 +49,43 @@ struct mpib_admin_end {
 	uint32_t total; /* records sent */
 			/* up to MPIB_ADMIN_TEXT_MAX bytes of text follow, without a NUL */
 } __attribute__((packed));
+
+struct mpib_admin_flow_request {
+	struct mpib_msg_header header;
+	uint32_t src_be;
+	uint32_t dst_be;
+	uint32_t share;	  /* SET */
+	uint32_t seconds; /* SET: until it ends, 0 for no end */
+};
+
+enum mpib_admin_rule_state {
+	MPIB_ADMIN_RULE_NO = 0,	      /* doesn't apply to the flow */
+	MPIB_ADMIN_RULE_APPLIES = 1,  /* but a stronger one is in force */
+	MPIB_ADMIN_RULE_IN_FORCE = 2, /* gave the share */
+};
+
+/* No slot: nobody has registered the flow. */
+#define MPIB_ADMIN_NO_SLOT UINT32_MAX
+
+struct mpib_admin_rule {
+	uint32_t rule;	/* enum mpib_rule */
+	uint32_t state; /* enum mpib_admin_rule_state */
+	uint32_t share; /* that it gives, or would give */
+	uint32_t line;	/* of the policy file, 0 for a default */
+	/* of the flow, the same in each record: */
+	uint32_t slot;
+	uint32_t table_share; /* that plugins read */
+	uint32_t registrations;
+	uint32_t seconds; /* the override's time left, 0: no end */
+	char src_island[MPIB_ISLAND_NAME_MAX];
+	char dst_island[MPIB_ISLAND_NAME_MAX];
+};
+
+/* A piece of a text. */
+struct mpib_admin_text {
+	uint32_t len;
+	char text[1020];
+};
 
 struct mpib_admin_status {
 	uint32_t pid;
@@ -99,6 +139,9 @@ struct mpib_admin_change {
 
 _Static_assert(sizeof(struct mpib_admin_records) == 16, "records header");
 _Static_assert(sizeof(struct mpib_admin_end) == 16, "end header");
+_Static_assert(sizeof(struct mpib_admin_flow_request) == 24, "request about a flow");
+_Static_assert(sizeof(struct mpib_admin_rule) == 32 + 64, "rule record");
+_Static_assert(sizeof(struct mpib_admin_text) == 1024, "text record");
 _Static_assert(sizeof(struct mpib_admin_status) == 48 + 72 + 16 + 512, "status record");
 _Static_assert(sizeof(struct mpib_admin_flow) == 40 + 64, "flow record");
 _Static_assert(sizeof(struct mpib_admin_change) == 20, "change record");

@@ -10,20 +10,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/macros.h"
+#include "agent/client_admin.h"
 #include "common/wire.h"
 
-/* Room that any single answer but a dump's frames fits in. */
-#define ANSWER_MAX (sizeof(struct mpib_admin_end) + MPIB_ADMIN_TEXT_MAX)
-
-static size_t out_room(const struct mpib_client *client)
+size_t mpib_client_room(const struct mpib_client *client)
 {
 	return sizeof(client->out) - client->n_out;
 }
 
-static void put(struct mpib_client *client, const void *data, size_t len)
+void mpib_client_put(struct mpib_client *client, const void *data, size_t len)
 {
-	if (len > out_room(client)) {
+	if (len > mpib_client_room(client)) {
 		client->closing = true; /* callers look at the room first */
 		return;
 	}
@@ -31,179 +28,16 @@ static void put(struct mpib_client *client, const void *data, size_t len)
 	client->n_out += len;
 }
 
-static void answer(struct mpib_client *client, uint8_t request_type, uint8_t status, uint32_t slot)
+void mpib_client_answer(struct mpib_client *client, uint8_t request_type, uint8_t status,
+			uint32_t slot)
 {
-	int len = mpib_wire_encode_response(client->out + client->n_out, out_room(client),
+	int len = mpib_wire_encode_response(client->out + client->n_out, mpib_client_room(client),
 					    request_type, status, slot);
 
 	if (len < 0)
 		client->closing = true;
 	else
 		client->n_out += (size_t)len;
-}
-
-/* ---- administration ------------------------------------------------------------------------- */
-
-static struct mpib_msg_header admin_header(uint8_t type, size_t len)
-{
-	return (struct mpib_msg_header){
-		.magic = MPIB_MSG_MAGIC,
-		.msg_len = (uint16_t)len,
-		.msg_type = type,
-	};
-}
-
-static void put_end(struct mpib_client *client, enum mpib_admin_verdict verdict, const char *text)
-{
-	size_t len = strnlen(text, MPIB_ADMIN_TEXT_MAX);
-	struct mpib_admin_end end = {
-		.header = admin_header(MPIB_ADMIN_END, sizeof(end) + len),
-		.verdict = (uint8_t)verdict,
-		.total = client->dump_total,
-	};
-
-	put(client, &end, sizeof(end));
-	put(client, text, len);
-	client->dump = 0;
-	client->dump_total = 0;
-	free(client->changes);
-	client->changes = NULL;
-}
-
-static void put_records(struct mpib_client *client, const void *records, size_t size, size_t count)
-{
-	struct mpib_admin_records head = {
-		.header = admin_header(MPIB_ADMIN_RECORDS, sizeof(head) + size * count),
-		.record_size = (uint16_t)size,
-		.count = (uint16_t)count,
-	};
-
-	put(client, &head, sizeof(head));
-	put(client, records, size * count);
-	client->dump_total += (uint32_t)count;
-}
-
-static void fill_flow(struct mpib_admin_flow *record, uint32_t index, const struct mpib_slot *slot)
-{
-	const struct mpib_reg *reg = LIST_FIRST(&slot->regs);
-
-	*record = (struct mpib_admin_flow){
-		.slot = index,
-		.src_be = slot->src_be,
-		.dst_be = slot->dst_be,
-		.share = slot->verdict.share,
-		.rule = slot->verdict.rule,
-		.line = slot->verdict.line,
-		.registrations = slot->n_regs,
-		.uid = slot->user ? slot->user->uid : 0,
-		.pid = reg ? reg->peer->pid : 0,
-	};
-	memcpy(record->src_island, slot->verdict.src_island, sizeof(record->src_island));
-	memcpy(record->dst_island, slot->verdict.dst_island, sizeof(record->dst_island));
-}
-
-/* The next frame of slots with a flow; the end when there are none left. */
-static void dump_flows(struct mpib_client *client)
-{
-	struct mpib_registry *registry = client->flows->registry;
-	struct mpib_admin_flow records[(MPIB_ADMIN_FRAME_MAX - sizeof(struct mpib_admin_records)) /
-				       sizeof(struct mpib_admin_flow)];
-	size_t count = 0;
-
-	while (client->dump_cursor < mpib_registry_entries(registry) &&
-	       count < MPIB_ARRAY_SIZE(records)) {
-		uint32_t index = client->dump_cursor++;
-		const struct mpib_slot *slot = mpib_registry_slot(registry, index);
-
-		if (mpib_slot_has_flow(slot))
-			fill_flow(&records[count++], index, slot);
-	}
-
-	if (count)
-		put_records(client, records, sizeof(records[0]), count);
-	else
-		put_end(client, MPIB_ADMIN_OK, "");
-}
-
-static void dump_changes(struct mpib_client *client)
-{
-	struct mpib_admin_change
-		records[(MPIB_ADMIN_FRAME_MAX - sizeof(struct mpib_admin_records)) /
-			sizeof(struct mpib_admin_change)];
-	size_t count = 0;
-
-	while (client->dump_cursor < client->n_changes && count < MPIB_ARRAY_SIZE(records)) {
-		const struct mpib_flow_change *change = &client->changes[client->dump_cursor++];
-
-		records[count++] = (struct mpib_admin_change){
-			.slot = change->slot,
-			.src_be = change->src_be,
-			.dst_be = change->dst_be,
-			.before = change->before,
-			.after = change->after,
-		};
-	}
-
-	if (count)
-		put_records(client, records, sizeof(records[0]), count);
-	else
-		put_end(client, MPIB_ADMIN_OK, "");
-}
-
-static void admin_status(struct mpib_client *client)
-{
-	struct mpib_admin_status status = { 0 };
-
-	client->ops->status(client->ops_user, &status);
-	put_records(client, &status, sizeof(status), 1);
-	put_end(client, MPIB_ADMIN_OK, "");
-}
-
-static void admin_reload(struct mpib_client *client)
-{
-	struct mpib_cause cause = { "" };
-
-	/* Changes are for root and for the user that the agent runs as. */
-	if (client->uid != 0 && client->uid != geteuid()) {
-		put_end(client, MPIB_ADMIN_FORBIDDEN,
-			"a reload is for root and the agent's own user");
-		return;
-	}
-
-	if (client->ops->reload(client->ops_user, &client->changes, &client->n_changes, &cause) <
-	    0) {
-		put_end(client, MPIB_ADMIN_FAILED, cause.text);
-		return;
-	}
-
-	if (!client->changes)
-		client->n_changes = 0;
-	client->dump = MPIB_ADMIN_RELOAD;
-	client->dump_cursor = 0;
-}
-
-static void handle_admin(struct mpib_client *client, uint8_t type, size_t len)
-{
-	if (len != sizeof(struct mpib_msg_header)) {
-		answer(client, type, MPIB_STATUS_INVALID, 0);
-		return;
-	}
-
-	switch (type) {
-	case MPIB_ADMIN_STATUS:
-		admin_status(client);
-		break;
-	case MPIB_ADMIN_FLOWS:
-		client->dump = MPIB_ADMIN_FLOWS;
-		client->dump_cursor = 0;
-		break;
-	case MPIB_ADMIN_RELOAD:
-		admin_reload(client);
-		break;
-	default:
-		answer(client, type, MPIB_STATUS_INVALID, 0);
-		break;
-	}
 }
 
 /* ---- registrations -------------------------------------------------------------------------- */
@@ -226,14 +60,14 @@ static void handle_register(struct mpib_client *client, const struct mpib_wire_m
 		status = mpib_flows_register(client->flows, client->peer, msg->conn_id, &addresses,
 					     &slot);
 
-	answer(client, MPIB_MSG_REGISTER, status, slot);
+	mpib_client_answer(client, MPIB_MSG_REGISTER, status, slot);
 }
 
 static void handle_deregister(struct mpib_client *client, const struct mpib_wire_msg *msg)
 {
 	uint8_t status = mpib_flows_deregister(client->flows, client->peer, msg->conn_id);
 
-	answer(client, MPIB_MSG_DEREGISTER, status, 0);
+	mpib_client_answer(client, MPIB_MSG_DEREGISTER, status, 0);
 }
 
 static void handle_frame(struct mpib_client *client, const uint8_t *frame, size_t len)
@@ -246,9 +80,9 @@ static void handle_frame(struct mpib_client *client, const uint8_t *frame, size_
 	else if (r == 0)
 		handle_deregister(client, &msg);
 	else if (r == -ENOTSUP)
-		handle_admin(client, msg.type, len);
+		mpib_client_admin(client, msg.type, frame, len);
 	else
-		answer(client, msg.type, MPIB_STATUS_INVALID, 0);
+		mpib_client_answer(client, msg.type, MPIB_STATUS_INVALID, 0);
 }
 
 /* ---- bytes ---------------------------------------------------------------------------------- */
@@ -274,7 +108,7 @@ static size_t take_frame(struct mpib_client *client, size_t at)
 
 		client->skip -= used;
 		if (!client->skip)
-			answer(client, client->skip_type, MPIB_STATUS_INVALID, 0);
+			mpib_client_answer(client, client->skip_type, MPIB_STATUS_INVALID, 0);
 		return used;
 	}
 
@@ -304,15 +138,11 @@ static bool take_frames(struct mpib_client *client)
 	size_t at = 0;
 	bool full = true;
 
-	while (out_room(client) >= MPIB_ADMIN_FRAME_MAX) {
+	while (mpib_client_room(client) >= MPIB_ADMIN_FRAME_MAX) {
 		size_t used = 0;
 
-		if (client->dump == MPIB_ADMIN_FLOWS) {
-			dump_flows(client);
-			continue;
-		}
-		if (client->dump == MPIB_ADMIN_RELOAD) {
-			dump_changes(client);
+		if (client->dump) {
+			mpib_client_dump(client);
 			continue;
 		}
 		if (!client->closing && at < client->n_in)
@@ -373,7 +203,7 @@ static int set_events(struct mpib_client *client)
 	if (client->n_out)
 		events |= EPOLLOUT;
 	if (!client->eof && !client->closing && !client->dump &&
-	    out_room(client) >= MPIB_ADMIN_FRAME_MAX)
+	    mpib_client_room(client) >= MPIB_ADMIN_FRAME_MAX)
 		events |= EPOLLIN;
 	if (events == client->events)
 		return 0;

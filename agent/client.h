@@ -53,6 +53,7 @@ struct mpib_client {
 	uint8_t dump; /* request whose records are being sent, or 0 */
 	uint32_t dump_cursor;
 	uint32_t dump_total;
+	uint32_t dump_version;		  /* of the text being sent */
 	struct mpib_flow_change *changes; /* of a reload */
 	uint32_t n_changes;
 

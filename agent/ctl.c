@@ -13,15 +13,18 @@ MPIB_DEFINE_CLEANUP(struct mpib_output *, mpib_output_free);
 
 static const struct {
 	const char *name;
-	const char *argument; /* NULL: takes none */
+	const char *argument; /* what it takes, each word one; "" for none */
 	enum mpib_ctl_exit (*run)(struct mpib_ctl *ctl);
 	const char *help;
 } commands[] = {
-	{ "status", NULL, mpib_ctl_status, "the agent's health and counts" },
-	{ "flows", NULL, mpib_ctl_flows, "flows of this host, their shares and rules" },
-	{ "hints", NULL, mpib_ctl_hints, "the hint table as plugins read it (no agent needed)" },
+	{ "status", "", mpib_ctl_status, "the agent's health and counts" },
+	{ "flows", "", mpib_ctl_flows, "flows of this host, their shares and rules" },
+	{ "hints", "", mpib_ctl_hints, "the hint table as plugins read it (no agent needed)" },
+	{ "explain", "FLOW", mpib_ctl_explain,
+	  "what each rule gives a flow, and which is in force" },
+	{ "policy", "", mpib_ctl_policy, "the policy in force, defaults included" },
 	{ "check", "FILE", mpib_ctl_check, "check a policy file (no agent needed)" },
-	{ "reload", NULL, mpib_ctl_reload, "reload the policy, wait, say what changed" },
+	{ "reload", "", mpib_ctl_reload, "reload the policy, wait, say what changed" },
 };
 
 static const struct {
@@ -45,8 +48,8 @@ static void print_help(void)
 	(void)printf("Usage: mpibctl [OPTION]... COMMAND [ARGUMENT]\n"
 		     "Looks at MPIB's agent on this host and asks it to reload.\n\nCommands:\n");
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(commands); n++)
-		(void)printf("  %-7s %-5s %s\n", commands[n].name,
-			     commands[n].argument ? commands[n].argument : "", commands[n].help);
+		(void)printf("  %-8s %-10s  %s\n", commands[n].name, commands[n].argument,
+			     commands[n].help);
 	(void)printf("\nOptions:\n");
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(options); n++)
 		(void)printf("  --%-8s %-4s %s\n", options[n].option.name, options[n].argument,
@@ -81,6 +84,15 @@ static int run(struct mpib_ctl *ctl, enum mpib_ctl_exit (*command)(struct mpib_c
 	return MPIB_CTL_OK;
 }
 
+static int count_words(const char *text)
+{
+	int words = *text != '\0';
+
+	for (; *text; text++)
+		words += *text == ' ';
+	return words;
+}
+
 static int dispatch(struct mpib_ctl *ctl, int argc, char *argv[])
 {
 	if (argc == 0) {
@@ -89,17 +101,17 @@ static int dispatch(struct mpib_ctl *ctl, int argc, char *argv[])
 	}
 
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(commands); n++) {
-		int wanted = commands[n].argument ? 2 : 1;
+		int wanted = 1 + count_words(commands[n].argument);
 
 		if (strcmp(argv[0], commands[n].name) != 0)
 			continue;
 		if (argc != wanted) {
-			(void)fprintf(stderr, "mpibctl: use: mpibctl %s%s%s\n", commands[n].name,
-				      commands[n].argument ? " " : "",
-				      commands[n].argument ? commands[n].argument : "");
+			(void)fprintf(stderr, "mpibctl: use: mpibctl %s %s\n", commands[n].name,
+				      commands[n].argument);
 			return MPIB_CTL_USAGE;
 		}
-		ctl->argument = argv[1];
+		for (int arg = 1; arg < wanted; arg++)
+			ctl->arguments[arg - 1] = argv[arg];
 		return run(ctl, commands[n].run);
 	}
 

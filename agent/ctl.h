@@ -23,9 +23,10 @@ enum mpib_ctl_exit {
 /* What a command gets; it fills the output or the cause. */
 struct mpib_ctl {
 	const char *dir;
-	const char *argument; /* NULL where the command takes none, or got none */
+	const char *arguments[2]; /* NULL where the command takes fewer */
 	bool all;
 	bool json;
+	FILE *memory; /* where a command collects a text */
 	struct mpib_output *output;
 	struct mpib_cause cause;
 };
@@ -36,10 +37,18 @@ enum mpib_ctl_exit mpib_ctl_flows(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_hints(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_check(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_reload(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_explain(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_policy(struct mpib_ctl *ctl);
 
-/* Sends one request of a header alone and calls @take for each record of the answer, copied into
+/* Reads the flow that arguments[0] names into @ret. MPIB_CTL_USAGE where it names none. */
+enum mpib_ctl_exit mpib_ctl_flow_argument(struct mpib_ctl *ctl,
+					  struct mpib_admin_flow_request *ret);
+
+/* Sends one request of a header alone, or @about a flow where that is not NULL, and calls @take for
+ * each record of the answer, copied into
  * @record of @size bytes (what an older agent doesn't send is 0). Fills ctl->cause on failure. */
-enum mpib_ctl_exit mpib_ctl_ask(struct mpib_ctl *ctl, enum mpib_admin_type request, void *record,
+enum mpib_ctl_exit mpib_ctl_ask(struct mpib_ctl *ctl, enum mpib_admin_type request,
+				const struct mpib_admin_flow_request *about, void *record,
 				size_t size, void (*take)(struct mpib_ctl *ctl, const void *record),
 				unsigned int timeout_sec);
 

@@ -16,7 +16,7 @@ enum mpib_ctl_exit mpib_ctl_check(struct mpib_ctl *ctl)
 	size_t len = 0;
 	FILE *memory;
 
-	if (mpib_config_load(ctl->argument, true, &policy, &ctl->cause) < 0)
+	if (mpib_config_load(ctl->arguments[0], true, &policy, &ctl->cause) < 0)
 		return MPIB_CTL_FAILURE;
 
 	memory = open_memstream(&text, &len);
@@ -26,7 +26,7 @@ enum mpib_ctl_exit mpib_ctl_check(struct mpib_ctl *ctl)
 	if (fclose(memory))
 		return mpib_ctl_fail(ctl, -ENOMEM, "memory");
 
-	mpib_output_text(ctl->output, "file", "good", ctl->argument);
+	mpib_output_text(ctl->output, "file", "good", ctl->arguments[0]);
 	mpib_output_number(ctl->output, "slots", "slots", policy->slots);
 	mpib_output_number(ctl->output, "prefix_len", "prefix_len", policy->prefix_len);
 	mpib_output_number(ctl->output, "islands", "islands", policy->n_islands);

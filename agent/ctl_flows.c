@@ -40,5 +40,5 @@ enum mpib_ctl_exit mpib_ctl_flows(struct mpib_ctl *ctl)
 	struct mpib_admin_flow record;
 
 	mpib_output_list(ctl->output, "flows", "no flows");
-	return mpib_ctl_ask(ctl, MPIB_ADMIN_FLOWS, &record, sizeof(record), take_flow, 5);
+	return mpib_ctl_ask(ctl, MPIB_ADMIN_FLOWS, NULL, &record, sizeof(record), take_flow, 5);
 }

@@ -11,6 +11,7 @@
 
 #include "agent/ctl.h"
 #include "common/cleanup.h"
+#include "common/ipv4.h"
 #include "common/wire.h"
 
 enum mpib_ctl_exit mpib_ctl_fail(struct mpib_ctl *ctl, int error, const char *what)
@@ -39,6 +40,20 @@ enum mpib_ctl_exit mpib_ctl_fail(struct mpib_ctl *ctl, int error, const char *wh
 				     strerror(-error));
 		return MPIB_CTL_FAILURE;
 	}
+}
+
+enum mpib_ctl_exit mpib_ctl_flow_argument(struct mpib_ctl *ctl, struct mpib_admin_flow_request *ret)
+{
+	*ret = (struct mpib_admin_flow_request){ 0 };
+	if (mpib_flow_parse(ctl->arguments[0], &ret->src_be, &ret->dst_be) == 0 && ret->src_be &&
+	    ret->dst_be)
+		return MPIB_CTL_OK;
+
+	(void)mpib_cause_set(&ctl->cause, -EINVAL,
+			     "\"%s\" is no flow; write both SOUT addresses, as in "
+			     "10.0.1.1-10.0.2.5",
+			     ctl->arguments[0]);
+	return MPIB_CTL_USAGE;
 }
 
 static int link_open(const struct mpib_ctl *ctl, unsigned int timeout_sec, int *ret_fd)
@@ -135,17 +150,14 @@ static enum mpib_ctl_exit take_end(struct mpib_ctl *ctl, const uint8_t *frame, s
 	return end.verdict == MPIB_ADMIN_FORBIDDEN ? MPIB_CTL_FORBIDDEN : MPIB_CTL_FAILURE;
 }
 
-enum mpib_ctl_exit mpib_ctl_ask(struct mpib_ctl *ctl, enum mpib_admin_type request, void *record,
+enum mpib_ctl_exit mpib_ctl_ask(struct mpib_ctl *ctl, enum mpib_admin_type request,
+				const struct mpib_admin_flow_request *about, void *record,
 				size_t size, void (*take)(struct mpib_ctl *ctl, const void *record),
 				unsigned int timeout_sec)
 {
 	mpib_cleanup(mpib_closep) int fd = -1;
 	mpib_cleanup(mpib_freep) uint8_t *frame = NULL;
-	const struct mpib_msg_header header = {
-		.magic = MPIB_MSG_MAGIC,
-		.msg_len = sizeof(header),
-		.msg_type = (uint8_t)request,
-	};
+	struct mpib_admin_flow_request message = { 0 };
 	struct mpib_msg_header got;
 	size_t len;
 	int r;
@@ -157,7 +169,14 @@ enum mpib_ctl_exit mpib_ctl_ask(struct mpib_ctl *ctl, enum mpib_admin_type reque
 	frame = malloc(UINT16_MAX);
 	if (!frame)
 		return mpib_ctl_fail(ctl, -ENOMEM, "memory");
-	if (send(fd, &header, sizeof(header), MSG_NOSIGNAL) != sizeof(header))
+	if (about)
+		message = *about;
+	message.header = (struct mpib_msg_header){
+		.magic = MPIB_MSG_MAGIC,
+		.msg_len = (uint16_t)(about ? sizeof(message) : sizeof(message.header)),
+		.msg_type = (uint8_t)request,
+	};
+	if (send(fd, &message, message.header.msg_len, MSG_NOSIGNAL) != message.header.msg_len)
 		return mpib_ctl_fail(ctl, -errno, "request");
 
 	for (;;) {

@@ -25,5 +25,5 @@ enum mpib_ctl_exit mpib_ctl_reload(struct mpib_ctl *ctl)
 	struct mpib_admin_change record;
 
 	mpib_output_list(ctl->output, "changed", "reloaded; no flow got another share");
-	return mpib_ctl_ask(ctl, MPIB_ADMIN_RELOAD, &record, sizeof(record), take_change, 30);
+	return mpib_ctl_ask(ctl, MPIB_ADMIN_RELOAD, NULL, &record, sizeof(record), take_change, 30);
 }

@@ -55,5 +55,5 @@ enum mpib_ctl_exit mpib_ctl_status(struct mpib_ctl *ctl)
 {
 	struct mpib_admin_status record;
 
-	return mpib_ctl_ask(ctl, MPIB_ADMIN_STATUS, &record, sizeof(record), take_status, 5);
+	return mpib_ctl_ask(ctl, MPIB_ADMIN_STATUS, NULL, &record, sizeof(record), take_status, 5);
 }

@@ -2,8 +2,17 @@
 #include "agent/flows.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "agent/config.h"
+
+static void match(const struct mpib_flows *flows, uint32_t src_be, uint32_t dst_be,
+		  struct mpib_verdict *ret)
+{
+	mpib_policy_match(flows->policy, src_be, dst_be, ret);
+}
 
 /* The share of a slot's flow under the policy in force, into slot and table. Returns the share
  * that was there before. */
@@ -12,7 +21,7 @@ static uint32_t apply(struct mpib_flows *flows, uint32_t index)
 	struct mpib_slot *slot = mpib_registry_slot(flows->registry, index);
 	uint32_t before = slot->verdict.share;
 
-	mpib_policy_match(flows->policy, slot->src_be, slot->dst_be, &slot->verdict);
+	match(flows, slot->src_be, slot->dst_be, &slot->verdict);
 	mpib_hints_set(flows->hints, index, slot->verdict.share, slot->src_be, slot->dst_be);
 	return before;
 }
@@ -169,6 +178,48 @@ void mpib_flows_forget_peer(struct mpib_flows *flows, struct mpib_peer *peer)
 		(void)mpib_registry_remove(flows->registry, LIST_FIRST(&peer->regs));
 }
 
+/* ---- the policy as a text ------------------------------------------------------------------- */
+
+static void drop_text(struct mpib_flows *flows)
+{
+	free(flows->text);
+	flows->text = NULL;
+	flows->text_version++;
+}
+
+const char *mpib_flows_text(struct mpib_flows *flows, uint32_t *ret_version)
+{
+	size_t len = 0;
+	FILE *memory;
+
+	if (!flows->text) {
+		memory = open_memstream(&flows->text, &len);
+		if (!memory)
+			return NULL;
+		mpib_config_print(flows->policy, memory);
+		if (fclose(memory)) {
+			drop_text(flows);
+			return NULL;
+		}
+	}
+
+	*ret_version = flows->text_version;
+	return flows->text;
+}
+
+void mpib_flows_done(struct mpib_flows *flows)
+{
+	drop_text(flows);
+	flows->policy = mpib_policy_free(flows->policy);
+}
+
+void mpib_flows_judge(const struct mpib_flows *flows, uint32_t src_be, uint32_t dst_be,
+		      struct mpib_candidate ret_candidates[MPIB_RULE_MAX], struct mpib_verdict *ret)
+{
+	mpib_policy_candidates(flows->policy, src_be, dst_be, ret_candidates);
+	match(flows, src_be, dst_be, ret);
+}
+
 /* ---- policy --------------------------------------------------------------------------------- */
 
 uint32_t mpib_flows_set_policy(struct mpib_flows *flows, struct mpib_policy *policy,
@@ -180,6 +231,7 @@ uint32_t mpib_flows_set_policy(struct mpib_flows *flows, struct mpib_policy *pol
 
 	(void)mpib_policy_free(flows->policy);
 	flows->policy = policy;
+	drop_text(flows);
 	if (ret_changes)
 		changes = calloc(entries, sizeof(*changes));
 

@@ -24,6 +24,8 @@ struct mpib_flows {
 	uint64_t n_deregistered;
 	uint64_t n_refused;
 	bool adopt_failing; /* said once, until a write succeeds again */
+	char *text;	    /* the policy for people, made when asked for; NULL: not made */
+	uint32_t text_version;
 };
 
 /* One share that a policy changed. */
@@ -58,6 +60,18 @@ void mpib_flows_forget_peer(struct mpib_flows *flows, struct mpib_peer *peer);
  * how many changed. */
 uint32_t mpib_flows_set_policy(struct mpib_flows *flows, struct mpib_policy *policy,
 			       struct mpib_flow_change **ret_changes);
+
+/* What each rule says about a flow and which one is in force. */
+void mpib_flows_judge(const struct mpib_flows *flows, uint32_t src_be, uint32_t dst_be,
+		      struct mpib_candidate ret_candidates[MPIB_RULE_MAX],
+		      struct mpib_verdict *ret);
+
+/* The effective policy as a text, flows' own until the policy changes (*ret_version differs then).
+ * NULL where memory is out. */
+const char *mpib_flows_text(struct mpib_flows *flows, uint32_t *ret_version);
+
+/* Frees what flows own. */
+void mpib_flows_done(struct mpib_flows *flows);
 
 /* Brings back one record of an earlier incarnation for @peer. 0 or a negative errno. */
 int mpib_flows_adopt(struct mpib_flows *flows, struct mpib_peer *peer,

@@ -473,7 +473,7 @@ struct mpib_manager *mpib_manager_free(struct mpib_manager *m)
 		(void)sd_event_source_unref(m->signals[n]);
 	(void)sd_event_source_unref(m->beat);
 	(void)mpib_adopt_free(m->adopt);
-	(void)mpib_policy_free(m->flows.policy);
+	mpib_flows_done(&m->flows);
 	(void)mpib_registry_free(m->registry);
 	(void)mpib_hints_free(m->hints);
 	(void)mpib_journal_free(m->journal);

@@ -10,6 +10,7 @@ enum kind {
 	KIND_TEXT,
 	KIND_NUMBER,
 	KIND_BOOL,
+	KIND_WHOLE,
 	KIND_NOTE, /* never in JSON */
 };
 
@@ -114,6 +115,11 @@ void mpib_output_note(struct mpib_output *output, const char *title, const char 
 	add(output, KIND_NOTE, "", title, value);
 }
 
+void mpib_output_whole(struct mpib_output *output, const char *key, const char *value)
+{
+	add(output, KIND_WHOLE, key, NULL, value);
+}
+
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
 /* Length of the UTF-8 sequence at @p, or 0 where there is none. */
@@ -160,7 +166,7 @@ static void print_json_field(const struct field *field, bool first, FILE *file)
 		(void)fputs(", ", file);
 	mpib_output_json_string(field->key, file);
 	(void)fputs(": ", file);
-	if (field->kind == KIND_TEXT)
+	if (field->kind == KIND_TEXT || field->kind == KIND_WHOLE)
 		mpib_output_json_string(field->text, file);
 	else
 		(void)fputs(field->text, file);
@@ -221,6 +227,8 @@ static void print_values(const struct mpib_output *output, FILE *file)
 
 		if (field->title)
 			(void)fprintf(file, "%*s: %s\n", (int)width, field->title, field->text);
+		else if (field->kind == KIND_WHOLE)
+			(void)fputs(field->text, file);
 	}
 }
 

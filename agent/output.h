@@ -26,6 +26,8 @@ void mpib_output_text(struct mpib_output *output, const char *key, const char *t
 void mpib_output_number(struct mpib_output *output, const char *key, const char *title,
 			uint64_t value);
 void mpib_output_bool(struct mpib_output *output, const char *key, const char *title, bool value);
+/* A text of many lines: a string in JSON, and nothing but itself for people. */
+void mpib_output_whole(struct mpib_output *output, const char *key, const char *value);
 /* For people only: JSON has it in other fields. */
 void mpib_output_note(struct mpib_output *output, const char *title, const char *value);
 

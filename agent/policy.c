@@ -286,16 +286,8 @@ static const struct mpib_pair_rule *find_pair(const struct mpib_policy *policy, 
 	return bsearch(&key, policy->pairs, policy->n_pairs, sizeof(key), pair_key_compare);
 }
 
-static void decide(struct mpib_verdict *verdict, enum mpib_rule rule, uint32_t share,
-		   unsigned int line)
-{
-	verdict->rule = rule;
-	verdict->share = share;
-	verdict->line = line;
-}
-
-void mpib_policy_match(const struct mpib_policy *policy, uint32_t src_be, uint32_t dst_be,
-		       struct mpib_verdict *ret)
+void mpib_policy_candidates(const struct mpib_policy *policy, uint32_t src_be, uint32_t dst_be,
+			    struct mpib_candidate ret[MPIB_RULE_MAX])
 {
 	int src = named_island(policy, src_be);
 	int dst = named_island(policy, dst_be);
@@ -305,20 +297,36 @@ void mpib_policy_match(const struct mpib_policy *policy, uint32_t src_be, uint32
 	bool same = src == dst &&
 		    (src != NO_ISLAND || mpib_ipv4_same_prefix(src_be, dst_be, policy->prefix_len));
 
-	memset(ret, 0, sizeof(*ret));
-	island_text(policy, src, src_be, ret->src_island);
-	island_text(policy, dst, dst_be, ret->dst_island);
-
+	memset(ret, 0, MPIB_RULE_MAX * sizeof(*ret));
 	if (flow)
-		decide(ret, MPIB_RULE_FLOW, flow->share, flow->line);
-	else if (pair)
-		decide(ret, MPIB_RULE_PAIR, pair->share, pair->line);
-	else if (reverse)
-		decide(ret, MPIB_RULE_PAIR_REVERSE, reverse->share, reverse->line);
-	else if (same)
-		decide(ret, MPIB_RULE_INTRA, policy->intra, policy->intra_line);
-	else
-		decide(ret, MPIB_RULE_INTER, policy->inter, policy->inter_line);
+		ret[MPIB_RULE_FLOW] = (struct mpib_candidate){ true, flow->share, flow->line };
+	if (pair)
+		ret[MPIB_RULE_PAIR] = (struct mpib_candidate){ true, pair->share, pair->line };
+	if (reverse)
+		ret[MPIB_RULE_PAIR_REVERSE] =
+			(struct mpib_candidate){ !pair, reverse->share, reverse->line };
+	ret[MPIB_RULE_INTRA] = (struct mpib_candidate){ same, policy->intra, policy->intra_line };
+	ret[MPIB_RULE_INTER] = (struct mpib_candidate){ !same, policy->inter, policy->inter_line };
+}
+
+void mpib_policy_match(const struct mpib_policy *policy, uint32_t src_be, uint32_t dst_be,
+		       struct mpib_verdict *ret)
+{
+	struct mpib_candidate candidates[MPIB_RULE_MAX];
+
+	memset(ret, 0, sizeof(*ret));
+	island_text(policy, named_island(policy, src_be), src_be, ret->src_island);
+	island_text(policy, named_island(policy, dst_be), dst_be, ret->dst_island);
+
+	mpib_policy_candidates(policy, src_be, dst_be, candidates);
+	for (unsigned int rule = 0; rule < MPIB_RULE_MAX; rule++) {
+		if (!candidates[rule].applies)
+			continue;
+		ret->rule = (enum mpib_rule)rule;
+		ret->share = candidates[rule].share;
+		ret->line = candidates[rule].line;
+		return;
+	}
 }
 
 const char *mpib_rule_name(enum mpib_rule rule)
@@ -329,6 +337,7 @@ const char *mpib_rule_name(enum mpib_rule rule)
 		[MPIB_RULE_PAIR_REVERSE] = "pair (reverse)",
 		[MPIB_RULE_INTRA] = "intra",
 		[MPIB_RULE_INTER] = "inter",
+		[MPIB_RULE_OVERRIDE] = "override",
 	};
 
 	return rule < MPIB_RULE_MAX ? names[rule] : "unknown";

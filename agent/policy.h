@@ -4,6 +4,7 @@
 #ifndef MPIB_AGENT_POLICY_H
 #define MPIB_AGENT_POLICY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -68,7 +69,15 @@ enum mpib_rule {
 	MPIB_RULE_PAIR_REVERSE, /* [pair B A], which holds both ways as no [pair A B] is given */
 	MPIB_RULE_INTRA,	/* both ends in one island */
 	MPIB_RULE_INTER,	/* different islands */
+	MPIB_RULE_OVERRIDE,	/* set by a person for a while; above all, and not of the policy */
 	MPIB_RULE_MAX,
+};
+
+/* What one rule says about a flow. */
+struct mpib_candidate {
+	bool applies;
+	uint32_t share;	   /* also for intra and inter where they don't apply */
+	unsigned int line; /* 0 for a default */
 };
 
 /* What a flow gets and why. */
@@ -108,7 +117,12 @@ int mpib_policy_seal(struct mpib_policy *policy, struct mpib_policy_conflict *re
 void mpib_policy_match(const struct mpib_policy *policy, uint32_t src_be, uint32_t dst_be,
 		       struct mpib_verdict *ret);
 
-/* "flow", "pair", "pair (reverse)", "intra", "inter". */
+/* What each rule of a sealed policy says about a flow, most specific first: the first that applies
+ * is the one that mpib_policy_match() takes. */
+void mpib_policy_candidates(const struct mpib_policy *policy, uint32_t src_be, uint32_t dst_be,
+			    struct mpib_candidate ret[MPIB_RULE_MAX]);
+
+/* "flow", "pair", "pair (reverse)", "intra", "inter", "override". */
 const char *mpib_rule_name(enum mpib_rule rule);
 
 #endif

@@ -90,6 +90,12 @@ struct mpib_slot *mpib_registry_slot(struct mpib_registry *registry, uint32_t in
 	return &registry->slots[index];
 }
 
+uint32_t mpib_registry_slot_index(const struct mpib_registry *registry,
+				  const struct mpib_slot *slot)
+{
+	return (uint32_t)(slot - registry->slots);
+}
+
 bool mpib_slot_has_flow(const struct mpib_slot *slot)
 {
 	return slot->src_be != 0;
@@ -221,7 +227,8 @@ static struct mpib_slot_list *flow_bucket(struct mpib_registry *registry, uint32
 	return &registry->flows[mix((uint64_t)src_be << 32 | dst_be) % FLOW_BUCKETS];
 }
 
-static struct mpib_slot *find_flow(struct mpib_registry *registry, uint32_t src_be, uint32_t dst_be)
+struct mpib_slot *mpib_registry_find_flow(struct mpib_registry *registry, uint32_t src_be,
+					  uint32_t dst_be)
 {
 	struct mpib_slot *slot;
 
@@ -388,7 +395,7 @@ int mpib_registry_add(struct mpib_registry *registry, struct mpib_peer *peer, ui
 	if (!addresses->sout_src_be || !addresses->sout_dst_be)
 		return -EINVAL;
 
-	slot = find_flow(registry, addresses->sout_src_be, addresses->sout_dst_be);
+	slot = mpib_registry_find_flow(registry, addresses->sout_src_be, addresses->sout_dst_be);
 	if (reg) {
 		*ret = reg;
 		return slot == &registry->slots[reg->slot] ? 0 : -EEXIST;
@@ -437,7 +444,7 @@ int mpib_registry_adopt(struct mpib_registry *registry, struct mpib_peer *peer, 
 		return -EEXIST;
 
 	slot = &registry->slots[index];
-	known = find_flow(registry, addresses->sout_src_be, addresses->sout_dst_be);
+	known = mpib_registry_find_flow(registry, addresses->sout_src_be, addresses->sout_dst_be);
 	if (known ? known != slot : mpib_slot_has_flow(slot))
 		return -EEXIST;
 
@@ -464,7 +471,7 @@ int mpib_registry_keep(struct mpib_registry *registry, uint32_t index, uint32_t 
 
 	if (!src_be || !dst_be)
 		return -EINVAL;
-	if (mpib_slot_has_flow(slot) || find_flow(registry, src_be, dst_be))
+	if (mpib_slot_has_flow(slot) || mpib_registry_find_flow(registry, src_be, dst_be))
 		return -EEXIST;
 
 	bind_flow(registry, slot, src_be, dst_be);

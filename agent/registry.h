@@ -95,6 +95,11 @@ void mpib_registry_grow(struct mpib_registry *registry, uint32_t entries);
 
 /* The slot of an index below entries. */
 struct mpib_slot *mpib_registry_slot(struct mpib_registry *registry, uint32_t index);
+uint32_t mpib_registry_slot_index(const struct mpib_registry *registry,
+				  const struct mpib_slot *slot);
+/* The slot of a flow, or NULL. */
+struct mpib_slot *mpib_registry_find_flow(struct mpib_registry *registry, uint32_t src_be,
+					  uint32_t dst_be);
 bool mpib_slot_has_flow(const struct mpib_slot *slot);
 
 /* A user, made on first sight; each get wants a put. NULL where memory is out. */

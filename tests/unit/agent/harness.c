@@ -434,12 +434,12 @@ int harness_reap(pid_t pid)
 
 static void run_ctl(const struct agent *agent, uid_t uid, const char *const args[], int out_fd)
 {
-	const char *argv[8] = { program("MPIBCTL"), "--dir", agent->dir };
+	const char *argv[12] = { program("MPIBCTL"), "--dir", agent->dir };
 	unsigned int n = 3;
 	/* Opened before the user changes: the build may lie where others can't look. */
 	int fd = open(argv[0], O_RDONLY);
 
-	while (*args && n < 7)
+	while (*args && n < 11)
 		argv[n++] = *args++;
 	redirect_to_log(agent);
 	if (dup2(out_fd, STDOUT_FILENO) < 0)
@@ -476,4 +476,35 @@ int agent_ctl(const struct agent *agent, uid_t uid, const char *const args[], ch
 	}
 	(void)fclose(out);
 	return status;
+}
+
+char *agent_ctl_words(const struct agent *agent, int wanted, ...)
+{
+	const char *args[9] = { NULL };
+	char line[512] = "";
+	char *out = NULL;
+	va_list words;
+	int code;
+
+	va_start(words, wanted);
+	for (unsigned int n = 0; n < 8; n++) {
+		args[n] = va_arg(words, const char *);
+		if (!args[n])
+			break;
+		(void)strncat(line, " ", sizeof(line) - strlen(line) - 1);
+		(void)strncat(line, args[n], sizeof(line) - strlen(line) - 1);
+	}
+	va_end(words);
+
+	code = agent_ctl(agent, geteuid(), args, &out);
+	if (code != wanted)
+		fail_msg("mpibctl%s: exit %d, not %d", line, code, wanted);
+	return out;
+}
+
+void harness_expect(char *out, const char *part)
+{
+	if (!strstr(out, part))
+		fail_msg("no \"%s\" in: %s", part, out);
+	free(out);
 }

@@ -67,9 +67,15 @@ const struct mpib_hint_entry *agent_entry(const struct mpib_hint_header *header,
 uint32_t agent_count_flows(const struct mpib_hint_header *header);
 bool agent_await_flows(const struct mpib_hint_header *header, uint32_t want, unsigned int limit_ms);
 
-/* Runs mpibctl with up to three arguments as @uid; its exit code. *ret_out (NULL: not wanted) is
+/* Runs mpibctl with up to eight arguments as @uid; its exit code. *ret_out (NULL: not wanted) is
  * its stdout, for the caller to free. */
 int agent_ctl(const struct agent *agent, uid_t uid, const char *const args[], char **ret_out);
+
+/* The same as this user, with words up to a NULL; fails the test unless it exits with @wanted.
+ * Returns stdout, for the caller to free. */
+char *agent_ctl_words(const struct agent *agent, int wanted, ...) __attribute__((sentinel));
+/* Fails the test unless @out (freed) has @part. */
+void harness_expect(char *out, const char *part);
 
 /* A child that runs @body and exits with what it returns; harness_reap() waits for it. */
 pid_t harness_fork(int (*body)(void *arg), void *arg);

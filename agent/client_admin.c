@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpibctl's requests. What is long is not built at once but frame by frame as the reader takes it,
+ * so that a reader who never comes back costs no more than its buffers. */
+#include "agent/client_admin.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/macros.h"
+
+static struct mpib_msg_header admin_header(uint8_t type, size_t len)
+{
+	return (struct mpib_msg_header){
+		.magic = MPIB_MSG_MAGIC,
+		.msg_len = (uint16_t)len,
+		.msg_type = type,
+	};
+}
+
+static void put_end(struct mpib_client *client, enum mpib_admin_verdict verdict, const char *text)
+{
+	size_t len = strnlen(text, MPIB_ADMIN_TEXT_MAX);
+	struct mpib_admin_end end = {
+		.header = admin_header(MPIB_ADMIN_END, sizeof(end) + len),
+		.verdict = (uint8_t)verdict,
+		.total = client->dump_total,
+	};
+
+	mpib_client_put(client, &end, sizeof(end));
+	mpib_client_put(client, text, len);
+	client->dump = 0;
+	client->dump_total = 0;
+	free(client->changes);
+	client->changes = NULL;
+}
+
+static void put_records(struct mpib_client *client, const void *records, size_t size, size_t count)
+{
+	struct mpib_admin_records head = {
+		.header = admin_header(MPIB_ADMIN_RECORDS, sizeof(head) + size * count),
+		.record_size = (uint16_t)size,
+		.count = (uint16_t)count,
+	};
+
+	mpib_client_put(client, &head, sizeof(head));
+	mpib_client_put(client, records, size * count);
+	client->dump_total += (uint32_t)count;
+}
+
+static void fill_flow(struct mpib_admin_flow *record, uint32_t index, const struct mpib_slot *slot)
+{
+	const struct mpib_reg *reg = LIST_FIRST(&slot->regs);
+
+	*record = (struct mpib_admin_flow){
+		.slot = index,
+		.src_be = slot->src_be,
+		.dst_be = slot->dst_be,
+		.share = slot->verdict.share,
+		.rule = slot->verdict.rule,
+		.line = slot->verdict.line,
+		.registrations = slot->n_regs,
+		.uid = slot->user ? slot->user->uid : 0,
+		.pid = reg ? reg->peer->pid : 0,
+	};
+	memcpy(record->src_island, slot->verdict.src_island, sizeof(record->src_island));
+	memcpy(record->dst_island, slot->verdict.dst_island, sizeof(record->dst_island));
+}
+
+/* The next frame of slots with a flow; the end when there are none left. */
+static void dump_flows(struct mpib_client *client)
+{
+	struct mpib_registry *registry = client->flows->registry;
+	struct mpib_admin_flow records[(MPIB_ADMIN_FRAME_MAX - sizeof(struct mpib_admin_records)) /
+				       sizeof(struct mpib_admin_flow)];
+	size_t count = 0;
+
+	while (client->dump_cursor < mpib_registry_entries(registry) &&
+	       count < MPIB_ARRAY_SIZE(records)) {
+		uint32_t index = client->dump_cursor++;
+		const struct mpib_slot *slot = mpib_registry_slot(registry, index);
+
+		if (mpib_slot_has_flow(slot))
+			fill_flow(&records[count++], index, slot);
+	}
+
+	if (count)
+		put_records(client, records, sizeof(records[0]), count);
+	else
+		put_end(client, MPIB_ADMIN_OK, "");
+}
+
+static void dump_changes(struct mpib_client *client)
+{
+	struct mpib_admin_change
+		records[(MPIB_ADMIN_FRAME_MAX - sizeof(struct mpib_admin_records)) /
+			sizeof(struct mpib_admin_change)];
+	size_t count = 0;
+
+	while (client->dump_cursor < client->n_changes && count < MPIB_ARRAY_SIZE(records)) {
+		const struct mpib_flow_change *change = &client->changes[client->dump_cursor++];
+
+		records[count++] = (struct mpib_admin_change){
+			.slot = change->slot,
+			.src_be = change->src_be,
+			.dst_be = change->dst_be,
+			.before = change->before,
+			.after = change->after,
+		};
+	}
+
+	if (count)
+		put_records(client, records, sizeof(records[0]), count);
+	else
+		put_end(client, MPIB_ADMIN_OK, "");
+}
+
+static void admin_status(struct mpib_client *client)
+{
+	struct mpib_admin_status status = { 0 };
+
+	client->ops->status(client->ops_user, &status);
+	put_records(client, &status, sizeof(status), 1);
+	put_end(client, MPIB_ADMIN_OK, "");
+}
+
+static void admin_reload(struct mpib_client *client)
+{
+	struct mpib_cause cause = { "" };
+
+	/* Changes are for root and for the user that the agent runs as. */
+	if (client->uid != 0 && client->uid != geteuid()) {
+		put_end(client, MPIB_ADMIN_FORBIDDEN,
+			"a reload is for root and the agent's own user");
+		return;
+	}
+
+	if (client->ops->reload(client->ops_user, &client->changes, &client->n_changes, &cause) <
+	    0) {
+		put_end(client, MPIB_ADMIN_FAILED, cause.text);
+		return;
+	}
+
+	if (!client->changes)
+		client->n_changes = 0;
+	client->dump = MPIB_ADMIN_RELOAD;
+	client->dump_cursor = 0;
+}
+
+static void fill_rule(struct mpib_admin_rule *record, unsigned int rule,
+		      const struct mpib_candidate *candidate, const struct mpib_verdict *verdict,
+		      const struct mpib_slot *slot, uint32_t index)
+{
+	*record = (struct mpib_admin_rule){
+		.rule = rule,
+		.state = rule == verdict->rule ? MPIB_ADMIN_RULE_IN_FORCE
+			 : candidate->applies  ? MPIB_ADMIN_RULE_APPLIES
+					       : MPIB_ADMIN_RULE_NO,
+		.share = candidate->share,
+		.line = candidate->line,
+		.slot = index,
+		.table_share = slot ? slot->verdict.share : 0,
+		.registrations = slot ? slot->n_regs : 0,
+	};
+	memcpy(record->src_island, verdict->src_island, sizeof(record->src_island));
+	memcpy(record->dst_island, verdict->dst_island, sizeof(record->dst_island));
+}
+
+static void admin_explain(struct mpib_client *client, const struct mpib_admin_flow_request *request)
+{
+	struct mpib_flows *flows = client->flows;
+	const struct mpib_slot *slot =
+		mpib_registry_find_flow(flows->registry, request->src_be, request->dst_be);
+	uint32_t index =
+		slot ? mpib_registry_slot_index(flows->registry, slot) : MPIB_ADMIN_NO_SLOT;
+	struct mpib_candidate candidates[MPIB_RULE_MAX];
+	struct mpib_admin_rule records[MPIB_RULE_MAX];
+	struct mpib_verdict verdict;
+
+	mpib_flows_judge(flows, request->src_be, request->dst_be, candidates, &verdict);
+	for (unsigned int n = 0; n < MPIB_RULE_MAX; n++) {
+		/* The override, last of the rules by number, is the strongest. */
+		unsigned int rule = n ? n - 1 : MPIB_RULE_OVERRIDE;
+
+		fill_rule(&records[n], rule, &candidates[rule], &verdict, slot, index);
+	}
+
+	put_records(client, records, sizeof(records[0]), MPIB_RULE_MAX);
+	put_end(client, MPIB_ADMIN_OK, "");
+}
+
+static void admin_policy(struct mpib_client *client)
+{
+	if (!mpib_flows_text(client->flows, &client->dump_version)) {
+		put_end(client, MPIB_ADMIN_FAILED, "the agent is out of memory");
+		return;
+	}
+
+	client->dump = MPIB_ADMIN_POLICY;
+	client->dump_cursor = 0;
+}
+
+/* The text is the agent's, not the client's: a reader on the way through an old one starts anew. */
+static void dump_text(struct mpib_client *client)
+{
+	uint32_t version = 0;
+	const char *text = mpib_flows_text(client->flows, &version);
+	struct mpib_admin_text record = { 0 };
+
+	if (!text || version != client->dump_version) {
+		put_end(client, MPIB_ADMIN_FAILED, "the policy changed meanwhile; ask again");
+		return;
+	}
+
+	text += client->dump_cursor;
+	record.len = (uint32_t)strnlen(text, sizeof(record.text));
+	if (!record.len) {
+		put_end(client, MPIB_ADMIN_OK, "");
+		return;
+	}
+
+	memcpy(record.text, text, record.len);
+	client->dump_cursor += record.len;
+	put_records(client, &record, sizeof(record), 1);
+}
+
+void mpib_client_dump(struct mpib_client *client)
+{
+	switch (client->dump) {
+	case MPIB_ADMIN_FLOWS:
+		dump_flows(client);
+		break;
+	case MPIB_ADMIN_RELOAD:
+		dump_changes(client);
+		break;
+	default:
+		dump_text(client);
+		break;
+	}
+}
+
+/* A request about one flow; false where it is not one, which is answered. */
+static bool take_flow_request(struct mpib_client *client, uint8_t type, const uint8_t *frame,
+			      size_t len, struct mpib_admin_flow_request *ret)
+{
+	if (len == sizeof(*ret)) {
+		memcpy(ret, frame, sizeof(*ret));
+		return true;
+	}
+
+	mpib_client_answer(client, type, MPIB_STATUS_INVALID, 0);
+	return false;
+}
+
+void mpib_client_admin(struct mpib_client *client, uint8_t type, const uint8_t *frame, size_t len)
+{
+	struct mpib_admin_flow_request request;
+
+	if (type == MPIB_ADMIN_EXPLAIN) {
+		if (take_flow_request(client, type, frame, len, &request))
+			admin_explain(client, &request);
+		return;
+	}
+
+	if (len != sizeof(struct mpib_msg_header)) {
+		mpib_client_answer(client, type, MPIB_STATUS_INVALID, 0);
+		return;
+	}
+
+	switch (type) {
+	case MPIB_ADMIN_STATUS:
+		admin_status(client);
+		break;
+	case MPIB_ADMIN_FLOWS:
+		client->dump = MPIB_ADMIN_FLOWS;
+		client->dump_cursor = 0;
+		break;
+	case MPIB_ADMIN_RELOAD:
+		admin_reload(client);
+		break;
+	case MPIB_ADMIN_POLICY:
+		admin_policy(client);
+		break;
+	default:
+		mpib_client_answer(client, type, MPIB_STATUS_INVALID, 0);
+		break;
+	}
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between the two halves of a client: bytes and registrations in client.c, what mpibctl asks in
+ * client_admin.c. */
+#ifndef MPIB_AGENT_CLIENT_ADMIN_H
+#define MPIB_AGENT_CLIENT_ADMIN_H
+
+#include "agent/client.h"
+
+/* Bytes that the output still takes. */
+size_t mpib_client_room(const struct mpib_client *client);
+/* Appends to the output; the caller has looked at the room. */
+void mpib_client_put(struct mpib_client *client, const void *data, size_t len);
+/* Appends the contract's answer to a request of type @request_type. */
+void mpib_client_answer(struct mpib_client *client, uint8_t request_type, uint8_t status,
+			uint32_t slot);
+
+/* Handles one whole frame of a type that is no registration. The output has room for
+ * MPIB_ADMIN_FRAME_MAX bytes. */
+void mpib_client_admin(struct mpib_client *client, uint8_t type, const uint8_t *frame, size_t len);
+/* Appends the next frame of the dump that is going on (client->dump), or its end. */
+void mpib_client_dump(struct mpib_client *client);
+
+#endif
