@@ -92,10 +92,13 @@ static void peer_stopped(struct side *s)
 {
 	struct pair_options options = { .timeout = 12, .retry = 1 };
 	struct pair p;
+	int status;
 
 	pair_open(s, &p, &options);
 	if (!s->client) {
 		(void)kill(fault_peer, SIGSTOP);
+		require(waitpid(fault_peer, &status, WUNTRACED) == fault_peer && WIFSTOPPED(status),
+			"the peer stopped"); /* not only told to */
 		require(post(&p, IBV_WR_RDMA_WRITE, 1, 0, 1 << 20, IBV_SEND_SIGNALED) == 0,
 			"a post");
 		require(is_quiet(p.send_cq), "no completion while the peer is stopped");
