@@ -19,6 +19,8 @@ enum mpib_admin_type {
 	MPIB_ADMIN_EXPLAIN =
 		67, /* a flow: struct mpib_admin_rule, one a rule, the strongest first */
 	MPIB_ADMIN_POLICY = 68, /* struct mpib_admin_text: the effective policy */
+	MPIB_ADMIN_SET = 69,	/* a flow's share for a while: struct mpib_admin_change */
+	MPIB_ADMIN_UNSET = 70,	/* ends that: the same; both for root and the agent's own user */
 	MPIB_ADMIN_RECORDS = 192,
 	MPIB_ADMIN_END = 193,
 };
@@ -124,7 +126,7 @@ struct mpib_admin_flow {
 	uint32_t registrations; /* 0: kept for a flow whose processes may come back */
 	uint32_t uid;		/* whose part of the table the slot counts to */
 	int32_t pid;		/* a process that holds it */
-	uint32_t reserved;
+	uint32_t seconds;	/* the override's time left, 0: no end, or none */
 	char src_island[MPIB_ISLAND_NAME_MAX];
 	char dst_island[MPIB_ISLAND_NAME_MAX];
 };

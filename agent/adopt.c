@@ -10,6 +10,7 @@
 #include <systemd/sd-id128.h>
 #include <unistd.h>
 
+#include "agent/crc32.h"
 #include "agent/dir.h"
 #include "agent/registry.h"
 #include "common/cleanup.h"
@@ -28,21 +29,6 @@ struct mpib_adopt {
 
 MPIB_DEFINE_CLEANUP(struct mpib_adopt *, mpib_adopt_free);
 
-/* CRC-32 as Ethernet has it, bit by bit: the inputs are 64 bytes. */
-static uint32_t crc32(const void *data, size_t len)
-{
-	const uint8_t *byte = data;
-	uint32_t crc = UINT32_MAX;
-
-	for (size_t n = 0; n < len; n++) {
-		crc ^= byte[n];
-		for (unsigned int bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
-	}
-
-	return ~crc;
-}
-
 static void header_make(struct mpib_adopt_header *header)
 {
 	sd_id128_t boot = SD_ID128_NULL;
@@ -59,7 +45,7 @@ static void header_make(struct mpib_adopt_header *header)
 	memcpy(header->boot_id, boot.bytes, sizeof(header->boot_id));
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		header->pid_ns = st.st_ino;
-	header->checksum = crc32(header, offsetof(struct mpib_adopt_header, checksum));
+	header->checksum = mpib_crc32(header, offsetof(struct mpib_adopt_header, checksum));
 }
 
 /* ---- load ----------------------------------------------------------------------------------- */
@@ -108,7 +94,7 @@ static void load_records(int fd, void (*take)(const struct mpib_adopt_record *re
 			continue;
 		if (record.used != 1 ||
 		    record.checksum !=
-			    crc32(&record, offsetof(struct mpib_adopt_record, checksum))) {
+			    mpib_crc32(&record, offsetof(struct mpib_adopt_record, checksum))) {
 			result->n_damaged++;
 			continue;
 		}
@@ -142,7 +128,7 @@ int mpib_adopt_load(int dir_fd, void (*take)(const struct mpib_adopt_record *rec
 	if (n < 0)
 		return (int)n;
 	if (n != (ssize_t)sizeof(header) || header.magic != MPIB_ADOPT_MAGIC ||
-	    header.checksum != crc32(&header, offsetof(struct mpib_adopt_header, checksum))) {
+	    header.checksum != mpib_crc32(&header, offsetof(struct mpib_adopt_header, checksum))) {
 		ret->damaged = true;
 		return 0;
 	}
@@ -241,7 +227,7 @@ int mpib_adopt_put(struct mpib_adopt *adopt, struct mpib_adopt_record *record, u
 	int r;
 
 	record->used = 1;
-	record->checksum = crc32(record, offsetof(struct mpib_adopt_record, checksum));
+	record->checksum = mpib_crc32(record, offsetof(struct mpib_adopt_record, checksum));
 	r = write_full(adopt->fd, record, sizeof(*record), place(index));
 	if (r < 0)
 		return r;

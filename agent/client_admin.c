@@ -48,7 +48,24 @@ static void put_records(struct mpib_client *client, const void *records, size_t 
 	client->dump_total += (uint32_t)count;
 }
 
-static void fill_flow(struct mpib_admin_flow *record, uint32_t index, const struct mpib_slot *slot)
+/* What is left of a flow's override, at least a second; 0 where it has no end or there is none. */
+static uint32_t seconds_left(const struct mpib_flows *flows, const struct mpib_verdict *verdict,
+			     uint32_t src_be, uint32_t dst_be)
+{
+	const struct mpib_override *override = NULL;
+	uint64_t now = mpib_flows_boot_usec();
+
+	if (verdict->rule == MPIB_RULE_OVERRIDE)
+		override = mpib_overrides_find(flows->overrides, src_be, dst_be);
+	if (!override || !override->until_usec)
+		return 0;
+	if (override->until_usec <= now)
+		return 1;
+	return (uint32_t)((override->until_usec - now + 999999u) / 1000000u);
+}
+
+static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *record,
+		      uint32_t index, const struct mpib_slot *slot)
 {
 	const struct mpib_reg *reg = LIST_FIRST(&slot->regs);
 
@@ -62,6 +79,7 @@ static void fill_flow(struct mpib_admin_flow *record, uint32_t index, const stru
 		.registrations = slot->n_regs,
 		.uid = slot->user ? slot->user->uid : 0,
 		.pid = reg ? reg->peer->pid : 0,
+		.seconds = seconds_left(flows, &slot->verdict, slot->src_be, slot->dst_be),
 	};
 	memcpy(record->src_island, slot->verdict.src_island, sizeof(record->src_island));
 	memcpy(record->dst_island, slot->verdict.dst_island, sizeof(record->dst_island));
@@ -81,7 +99,7 @@ static void dump_flows(struct mpib_client *client)
 		const struct mpib_slot *slot = mpib_registry_slot(registry, index);
 
 		if (mpib_slot_has_flow(slot))
-			fill_flow(&records[count++], index, slot);
+			fill_flow(client->flows, &records[count++], index, slot);
 	}
 
 	if (count)
@@ -124,16 +142,22 @@ static void admin_status(struct mpib_client *client)
 	put_end(client, MPIB_ADMIN_OK, "");
 }
 
+/* Changes are for root and for the user that the agent runs as. */
+static bool may_change(struct mpib_client *client)
+{
+	if (client->uid == 0 || client->uid == geteuid())
+		return true;
+
+	put_end(client, MPIB_ADMIN_FORBIDDEN, "changes are for root and the agent's own user");
+	return false;
+}
+
 static void admin_reload(struct mpib_client *client)
 {
 	struct mpib_cause cause = { "" };
 
-	/* Changes are for root and for the user that the agent runs as. */
-	if (client->uid != 0 && client->uid != geteuid()) {
-		put_end(client, MPIB_ADMIN_FORBIDDEN,
-			"a reload is for root and the agent's own user");
+	if (!may_change(client))
 		return;
-	}
 
 	if (client->ops->reload(client->ops_user, &client->changes, &client->n_changes, &cause) <
 	    0) {
@@ -183,9 +207,62 @@ static void admin_explain(struct mpib_client *client, const struct mpib_admin_fl
 		unsigned int rule = n ? n - 1 : MPIB_RULE_OVERRIDE;
 
 		fill_rule(&records[n], rule, &candidates[rule], &verdict, slot, index);
+		records[n].seconds =
+			seconds_left(flows, &verdict, request->src_be, request->dst_be);
 	}
 
 	put_records(client, records, sizeof(records[0]), MPIB_RULE_MAX);
+	put_end(client, MPIB_ADMIN_OK, "");
+}
+
+static int change_flow(struct mpib_client *client, uint8_t type,
+		       const struct mpib_admin_flow_request *request,
+		       struct mpib_flow_change *ret_change, struct mpib_cause *cause)
+{
+	struct mpib_override override = {
+		.src_be = request->src_be,
+		.dst_be = request->dst_be,
+		.share = request->share,
+		.uid = client->uid,
+	};
+
+	if (type == MPIB_ADMIN_UNSET)
+		return mpib_flows_unset(client->flows, request->src_be, request->dst_be,
+					client->uid, ret_change, cause);
+
+	if (request->seconds)
+		override.until_usec =
+			mpib_flows_boot_usec() + (uint64_t)request->seconds * 1000000u;
+	return mpib_flows_set(client->flows, &override, ret_change, cause);
+}
+
+static void admin_change(struct mpib_client *client, uint8_t type,
+			 const struct mpib_admin_flow_request *request)
+{
+	struct mpib_cause cause = { "" };
+	struct mpib_flow_change change;
+	struct mpib_admin_change record;
+
+	if (!may_change(client))
+		return;
+	if (!request->src_be || !request->dst_be || request->share > MPIB_SHARE_MAX ||
+	    request->seconds > MPIB_OVERRIDE_SECONDS_MAX) {
+		put_end(client, MPIB_ADMIN_FAILED, "no such flow, share or time");
+		return;
+	}
+	if (change_flow(client, type, request, &change, &cause) < 0) {
+		put_end(client, MPIB_ADMIN_FAILED, cause.text);
+		return;
+	}
+
+	record = (struct mpib_admin_change){
+		.slot = change.slot,
+		.src_be = change.src_be,
+		.dst_be = change.dst_be,
+		.before = change.before,
+		.after = change.after,
+	};
+	put_records(client, &record, sizeof(record), 1);
 	put_end(client, MPIB_ADMIN_OK, "");
 }
 
@@ -256,9 +333,13 @@ void mpib_client_admin(struct mpib_client *client, uint8_t type, const uint8_t *
 {
 	struct mpib_admin_flow_request request;
 
-	if (type == MPIB_ADMIN_EXPLAIN) {
-		if (take_flow_request(client, type, frame, len, &request))
+	if (type == MPIB_ADMIN_EXPLAIN || type == MPIB_ADMIN_SET || type == MPIB_ADMIN_UNSET) {
+		if (!take_flow_request(client, type, frame, len, &request))
+			return;
+		if (type == MPIB_ADMIN_EXPLAIN)
 			admin_explain(client, &request);
+		else
+			admin_change(client, type, &request);
 		return;
 	}
 

@@ -23,6 +23,8 @@ static const struct {
 	{ "explain", "FLOW", mpib_ctl_explain,
 	  "what each rule gives a flow, and which is in force" },
 	{ "policy", "", mpib_ctl_policy, "the policy in force, defaults included" },
+	{ "set", "FLOW SHARE", mpib_ctl_set, "give a flow a share above the policy, see --for" },
+	{ "unset", "FLOW", mpib_ctl_unset, "end that: the policy holds again" },
 	{ "check", "FILE", mpib_ctl_check, "check a policy file (no agent needed)" },
 	{ "reload", "", mpib_ctl_reload, "reload the policy, wait, say what changed" },
 };
@@ -38,6 +40,9 @@ static const struct {
 	{ { "dir", required_argument, NULL, 'd' },
 	  "DIR",
 	  "the agent's directory (default $" MPIB_AGENT_DIR_ENV " or " MPIB_AGENT_DIR_DEFAULT ")" },
+	{ { "for", required_argument, NULL, 'f' },
+	  "TIME",
+	  "set: for 90s, 10m, 2h or 7d; without it until unset or the end of the boot" },
 	{ { "all", no_argument, NULL, 'a' }, "", "hints: free slots too" },
 	{ { "version", no_argument, NULL, 'V' }, "", "print the version and exit" },
 	{ { "help", no_argument, NULL, 'h' }, "", "print this and exit" },
@@ -136,6 +141,9 @@ int main(int argc, char *argv[])
 			break;
 		case 'd':
 			ctl.dir = optarg;
+			break;
+		case 'f':
+			ctl.time = optarg;
 			break;
 		case 'a':
 			ctl.all = true;

@@ -24,6 +24,7 @@ enum mpib_ctl_exit {
 struct mpib_ctl {
 	const char *dir;
 	const char *arguments[2]; /* NULL where the command takes fewer */
+	const char *time;	  /* of --for, or NULL */
 	bool all;
 	bool json;
 	FILE *memory; /* where a command collects a text */
@@ -39,6 +40,8 @@ enum mpib_ctl_exit mpib_ctl_check(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_reload(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_explain(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_policy(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_set(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_unset(struct mpib_ctl *ctl);
 
 /* Reads the flow that arguments[0] names into @ret. MPIB_CTL_USAGE where it names none. */
 enum mpib_ctl_exit mpib_ctl_flow_argument(struct mpib_ctl *ctl,

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mpibctl explain FLOW: which rule gave the share, and what each other rule would have given. */
+#include <string.h>
+
 #include "agent/ctl.h"
 #include "common/ipv4.h"
 #include "common/macros.h"
@@ -9,6 +11,13 @@
 static void rule_source(const struct mpib_admin_rule *rule, const char *flow, char *buf,
 			size_t size)
 {
+	bool named = !strchr(rule->src_island, '/') && !strchr(rule->dst_island, '/');
+
+	if (!named && (rule->rule == MPIB_RULE_PAIR || rule->rule == MPIB_RULE_PAIR_REVERSE)) {
+		(void)snprintf(buf, size, "[pair] (an island has no name)");
+		return;
+	}
+
 	switch (rule->rule) {
 	case MPIB_RULE_OVERRIDE:
 		if (rule->state == MPIB_ADMIN_RULE_IN_FORCE && rule->seconds)

@@ -15,8 +15,12 @@ static void take_flow(struct mpib_ctl *ctl, const void *record)
 
 	f.src_island[sizeof(f.src_island) - 1] = '\0';
 	f.dst_island[sizeof(f.dst_island) - 1] = '\0';
-	(void)snprintf(rule, sizeof(rule), f.line ? "%s, line %u" : "%s, default",
-		       mpib_rule_name((enum mpib_rule)f.rule), f.line);
+	if (f.rule == MPIB_RULE_OVERRIDE)
+		(void)snprintf(rule, sizeof(rule), f.seconds ? "override, %u s left" : "override",
+			       f.seconds);
+	else
+		(void)snprintf(rule, sizeof(rule), f.line ? "%s, line %u" : "%s, default",
+			       mpib_rule_name((enum mpib_rule)f.rule), f.line);
 
 	mpib_output_row(out);
 	mpib_output_number(out, "slot", "SLOT", f.slot);
@@ -27,6 +31,7 @@ static void take_flow(struct mpib_ctl *ctl, const void *record)
 	mpib_output_note(out, "SUP", mpib_share_format(f.share, percent));
 	mpib_output_text(out, "rule", NULL, mpib_rule_name((enum mpib_rule)f.rule));
 	mpib_output_number(out, "rule_line", NULL, f.line);
+	mpib_output_number(out, "seconds_left", NULL, f.seconds);
 	mpib_output_note(out, "RULE", rule);
 	mpib_output_text(out, "src_island", "FROM", f.src_island);
 	mpib_output_text(out, "dst_island", "TO", f.dst_island);

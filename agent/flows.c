@@ -2,16 +2,28 @@
 #include "agent/flows.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/config.h"
+#include "common/ipv4.h"
 
 static void match(const struct mpib_flows *flows, uint32_t src_be, uint32_t dst_be,
 		  struct mpib_verdict *ret)
 {
+	const struct mpib_override *override =
+		flows->overrides ? mpib_overrides_find(flows->overrides, src_be, dst_be) : NULL;
+
 	mpib_policy_match(flows->policy, src_be, dst_be, ret);
+	if (!override)
+		return;
+
+	ret->rule = MPIB_RULE_OVERRIDE;
+	ret->share = override->share;
+	ret->line = 0;
 }
 
 /* The share of a slot's flow under the policy in force, into slot and table. Returns the share
@@ -187,6 +199,25 @@ static void drop_text(struct mpib_flows *flows)
 	flows->text_version++;
 }
 
+/* As comments: a policy file can't hold them. */
+static void print_overrides(const struct mpib_flows *flows, FILE *out)
+{
+	uint64_t now = mpib_flows_boot_usec();
+	uint32_t count = flows->overrides ? mpib_overrides_count(flows->overrides) : 0;
+
+	for (uint32_t n = 0; n < count; n++) {
+		const struct mpib_override *o = mpib_overrides_at(flows->overrides, n);
+		char flow[MPIB_FLOW_TEXT_MAX];
+
+		(void)fprintf(out, "%s; set by uid %u: %s share = %u", n ? "" : "\n", o->uid,
+			      mpib_flow_format(o->src_be, o->dst_be, flow), o->share);
+		if (o->until_usec)
+			(void)fprintf(out, ", for another %" PRIu64 " s",
+				      o->until_usec > now ? (o->until_usec - now) / 1000000u : 0);
+		(void)fputc('\n', out);
+	}
+}
+
 const char *mpib_flows_text(struct mpib_flows *flows, uint32_t *ret_version)
 {
 	size_t len = 0;
@@ -197,6 +228,7 @@ const char *mpib_flows_text(struct mpib_flows *flows, uint32_t *ret_version)
 		if (!memory)
 			return NULL;
 		mpib_config_print(flows->policy, memory);
+		print_overrides(flows, memory);
 		if (fclose(memory)) {
 			drop_text(flows);
 			return NULL;
@@ -211,6 +243,7 @@ void mpib_flows_done(struct mpib_flows *flows)
 {
 	drop_text(flows);
 	flows->policy = mpib_policy_free(flows->policy);
+	flows->overrides = mpib_overrides_free(flows->overrides);
 }
 
 void mpib_flows_judge(const struct mpib_flows *flows, uint32_t src_be, uint32_t dst_be,
@@ -218,6 +251,8 @@ void mpib_flows_judge(const struct mpib_flows *flows, uint32_t src_be, uint32_t 
 {
 	mpib_policy_candidates(flows->policy, src_be, dst_be, ret_candidates);
 	match(flows, src_be, dst_be, ret);
+	if (ret->rule == MPIB_RULE_OVERRIDE)
+		ret_candidates[MPIB_RULE_OVERRIDE] = (struct mpib_candidate){ true, ret->share, 0 };
 }
 
 /* ---- policy --------------------------------------------------------------------------------- */
@@ -261,6 +296,101 @@ uint32_t mpib_flows_set_policy(struct mpib_flows *flows, struct mpib_policy *pol
 	if (ret_changes)
 		*ret_changes = changes;
 	return n_changed;
+}
+
+/* ---- overrides ------------------------------------------------------------------------------ */
+
+uint64_t mpib_flows_boot_usec(void)
+{
+	struct timespec now = { 0 };
+
+	(void)clock_gettime(CLOCK_BOOTTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+}
+
+/* The share of one flow anew, after its override came or went; @before: that in force so far. */
+static int reapply(struct mpib_flows *flows, uint32_t src_be, uint32_t dst_be, uint32_t before,
+		   struct mpib_flow_change *ret_change)
+{
+	struct mpib_slot *slot = mpib_registry_find_flow(flows->registry, src_be, dst_be);
+	struct mpib_verdict verdict;
+
+	drop_text(flows);
+	match(flows, src_be, dst_be, &verdict);
+	*ret_change = (struct mpib_flow_change){
+		.slot = slot ? mpib_registry_slot_index(flows->registry, slot) : UINT32_MAX,
+		.src_be = src_be,
+		.dst_be = dst_be,
+		.before = before,
+		.after = verdict.share,
+	};
+
+	if (slot) {
+		(void)apply(flows, ret_change->slot);
+		if (before != verdict.share)
+			mpib_journal_hint(flows->journal, ret_change->slot, slot, before);
+	}
+	return before != verdict.share;
+}
+
+int mpib_flows_set(struct mpib_flows *flows, const struct mpib_override *override,
+		   struct mpib_flow_change *ret_change, struct mpib_cause *cause)
+{
+	uint64_t now = mpib_flows_boot_usec();
+	struct mpib_verdict before;
+	int r;
+
+	if (!flows->overrides)
+		return mpib_cause_set(cause, -ENOMEM, "the agent is out of memory");
+
+	match(flows, override->src_be, override->dst_be, &before);
+	r = mpib_overrides_set(flows->overrides, override, cause);
+	if (r < 0)
+		return r;
+
+	mpib_journal_override(flows->journal, override, "set",
+			      override->until_usec > now ? override->until_usec - now : 0,
+			      override->uid);
+	return reapply(flows, override->src_be, override->dst_be, before.share, ret_change);
+}
+
+static int end_override(struct mpib_flows *flows, uint32_t src_be, uint32_t dst_be, const char *how,
+			uid_t uid, struct mpib_flow_change *ret_change, struct mpib_cause *cause)
+{
+	const struct mpib_override *there =
+		flows->overrides ? mpib_overrides_find(flows->overrides, src_be, dst_be) : NULL;
+	struct mpib_override copy;
+	int saved;
+	int r;
+
+	if (!there)
+		return mpib_cause_set(cause, -ENOENT, "no share is set for this flow");
+
+	copy = *there;
+	saved = mpib_overrides_unset(flows->overrides, src_be, dst_be, cause);
+	if (saved < 0)
+		mpib_journal_adopt(flows->journal, true, cause->text);
+	mpib_journal_override(flows->journal, &copy, how, 0, uid);
+	r = reapply(flows, src_be, dst_be, copy.share, ret_change);
+	return saved < 0 ? saved : r;
+}
+
+int mpib_flows_unset(struct mpib_flows *flows, uint32_t src_be, uint32_t dst_be, uid_t uid,
+		     struct mpib_flow_change *ret_change, struct mpib_cause *cause)
+{
+	return end_override(flows, src_be, dst_be, "unset", uid, ret_change, cause);
+}
+
+void mpib_flows_tick(struct mpib_flows *flows)
+{
+	const struct mpib_override *over;
+	struct mpib_flow_change change;
+	struct mpib_cause cause;
+
+	while (flows->overrides &&
+	       (over = mpib_overrides_expired(flows->overrides, mpib_flows_boot_usec())))
+		(void)end_override(flows, over->src_be, over->dst_be, "expired", over->uid, &change,
+				   &cause);
 }
 
 /* ---- restart -------------------------------------------------------------------------------- */

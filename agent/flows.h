@@ -10,6 +10,7 @@
 #include "agent/adopt.h"
 #include "agent/hints.h"
 #include "agent/journal.h"
+#include "agent/overrides.h"
 #include "agent/policy.h"
 #include "agent/registry.h"
 
@@ -20,7 +21,8 @@ struct mpib_flows {
 	struct mpib_adopt *adopt; /* NULL: nothing is kept for a restart (tests) */
 	struct mpib_journal *journal;
 	struct mpib_policy *policy;
-	uint64_t n_registered; /* since start */
+	struct mpib_overrides *overrides; /* NULL: nothing can be set (tests) */
+	uint64_t n_registered;		  /* since start */
 	uint64_t n_deregistered;
 	uint64_t n_refused;
 	bool adopt_failing; /* said once, until a write succeeds again */
@@ -69,6 +71,19 @@ void mpib_flows_judge(const struct mpib_flows *flows, uint32_t src_be, uint32_t 
 /* The effective policy as a text, flows' own until the policy changes (*ret_version differs then).
  * NULL where memory is out. */
 const char *mpib_flows_text(struct mpib_flows *flows, uint32_t *ret_version);
+
+/* Sets the share of a flow, above the policy, for @seconds (0: no end) in the name of @uid. 1 where
+ * the share in force changed (*ret_change says how, slot UINT32_MAX where nobody registered the
+ * flow), 0 where it didn't, or a negative errno with @cause. */
+int mpib_flows_set(struct mpib_flows *flows, const struct mpib_override *override,
+		   struct mpib_flow_change *ret_change, struct mpib_cause *cause);
+/* Ends it. -ENOENT where none is set. */
+int mpib_flows_unset(struct mpib_flows *flows, uint32_t src_be, uint32_t dst_be, uid_t uid,
+		     struct mpib_flow_change *ret_change, struct mpib_cause *cause);
+/* Ends those whose time is over; called about once a second. */
+void mpib_flows_tick(struct mpib_flows *flows);
+/* CLOCK_BOOTTIME. */
+uint64_t mpib_flows_boot_usec(void);
 
 /* Frees what flows own. */
 void mpib_flows_done(struct mpib_flows *flows);

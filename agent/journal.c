@@ -52,6 +52,7 @@ static const struct {
 	[MPIB_EVENT_ADOPT] = { "adopt", "a8905c3f080144aba051a6e516595174", CLASS_ALWAYS },
 	[MPIB_EVENT_SUPPRESSED] = { "suppressed", "7e1b3c0d42b6486d9e7902946f54cdb2",
 				    CLASS_ALWAYS },
+	[MPIB_EVENT_OVERRIDE] = { "override", "5b1f6a0f2c1c4a68a3e0f5a1d9a7c3be", CLASS_ALWAYS },
 };
 
 static const uint32_t bursts[CLASS_MAX] = {
@@ -362,6 +363,27 @@ void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struc
 		    mpib_rule_name(slot->verdict.rule));
 	add_slot(&entry, index, slot);
 	add(&entry, "MPIB_SHARE_BEFORE=%u", share_before);
+	emit(journal, &entry);
+}
+
+void mpib_journal_override(struct mpib_journal *journal, const struct mpib_override *override,
+			   const char *how, uint64_t usec, uid_t uid)
+{
+	struct entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX];
+	char percent[MPIB_SHARE_TEXT_MAX];
+	char time[48] = "";
+
+	if (usec)
+		(void)snprintf(time, sizeof(time), " for %" PRIu64 " s", usec / 1000000u);
+	start_entry(&entry, MPIB_EVENT_OVERRIDE, LOG_NOTICE,
+		    "flow %s override %u (%s) %s%s by uid %u",
+		    mpib_flow_format(override->src_be, override->dst_be, flow), override->share,
+		    mpib_share_format(override->share, percent), how, time, uid);
+	add(&entry, "MPIB_FLOW=%s", flow);
+	add(&entry, "MPIB_SHARE=%u", override->share);
+	add(&entry, "MPIB_OVERRIDE=%s", how);
+	add(&entry, "MPIB_UID=%u", uid);
 	emit(journal, &entry);
 }
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "agent/overrides.h"
 #include "agent/registry.h"
 
 enum mpib_event {
@@ -24,6 +25,7 @@ enum mpib_event {
 	MPIB_EVENT_LIMIT,   /* out of descriptors or connections */
 	MPIB_EVENT_ADOPT,
 	MPIB_EVENT_SUPPRESSED,
+	MPIB_EVENT_OVERRIDE, /* a share set by a person came or went */
 	MPIB_EVENT_MAX,
 };
 
@@ -64,6 +66,9 @@ void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg
 			     const struct mpib_slot *slot, const char *why);
 void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
 		       uint32_t share_before);
+/* @how is "set", "unset" or "expired"; @usec its time, 0 for no end. */
+void mpib_journal_override(struct mpib_journal *journal, const struct mpib_override *override,
+			   const char *how, uint64_t usec, uid_t uid);
 void mpib_journal_reload(struct mpib_journal *journal, const char *path, uint32_t flows,
 			 uint32_t changed);
 void mpib_journal_reload_refused(struct mpib_journal *journal, const char *cause);

@@ -197,6 +197,7 @@ static int on_beat(sd_event_source *source, uint64_t usec, void *user)
 	uint64_t next = usec + BEAT_USEC;
 
 	mpib_hints_beat(m->hints);
+	mpib_flows_tick(&m->flows);
 	mpib_server_tick(m->server);
 	mpib_journal_tick(m->journal);
 	update_status(m);
@@ -325,6 +326,9 @@ static void adopt_past(struct mpib_manager *m)
 	if (mpib_adopt_new(m->dir_fd, m->args.dir, &m->adopt, &cause) < 0)
 		mpib_journal_adopt(m->journal, true, cause.text);
 	m->flows.adopt = m->adopt;
+	if (mpib_overrides_open(m->dir_fd, m->args.dir, &m->flows.overrides, &cause) < 0)
+		mpib_journal_adopt(m->journal, true, cause.text);
+	mpib_flows_tick(&m->flows);
 
 	r = mpib_adopt_load(m->dir_fd, adopt_record, &adoption, &result);
 	untrusted =

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shares set by a person: what was set comes back whole, what was damaged doesn't at all. */
+#include <errno.h>
+
+#include "agent/overrides.h"
+#include "tests/unit/agent/tempdir.h"
+
+static char dir[TEMPDIR_MAX];
+static int dir_fd;
+
+static int set_up(void **state)
+{
+	(void)state;
+	tempdir_make(dir);
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return dir_fd < 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	(void)close(dir_fd);
+	tempdir_remove(dir);
+	return 0;
+}
+
+static struct mpib_overrides *open_set(int wanted)
+{
+	struct mpib_overrides *overrides = NULL;
+	struct mpib_cause cause = { "" };
+	int r = mpib_overrides_open(dir_fd, dir, &overrides, &cause);
+
+	if (r != wanted)
+		fail_msg("%d, not %d: %s", r, wanted, cause.text);
+	assert_non_null(overrides);
+	return overrides;
+}
+
+static int set(struct mpib_overrides *overrides, uint32_t src_be, uint32_t dst_be, uint32_t share,
+	       uint64_t until)
+{
+	struct mpib_override override = { src_be, dst_be, share, 7, until };
+	struct mpib_cause cause;
+
+	return mpib_overrides_set(overrides, &override, &cause);
+}
+
+static int unset(struct mpib_overrides *overrides, uint32_t src_be, uint32_t dst_be)
+{
+	struct mpib_cause cause;
+
+	return mpib_overrides_unset(overrides, src_be, dst_be, &cause);
+}
+
+static void what_was_set_comes_back(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+	const struct mpib_override *found;
+
+	(void)state;
+	for (uint32_t n = 200; n > 0; n--)
+		assert_int_equal(set(overrides, n, n + 1, n, n * 10), 0);
+	assert_int_equal(set(overrides, 5, 6, 1000, 0), 0); /* takes the place */
+	assert_int_equal(unset(overrides, 9, 10), 0);
+	assert_int_equal(unset(overrides, 9, 10), -ENOENT);
+	assert_null(mpib_overrides_free(overrides));
+
+	overrides = open_set(0);
+	assert_int_equal(mpib_overrides_count(overrides), 199);
+	for (uint32_t n = 1; n <= 200; n++) {
+		found = mpib_overrides_find(overrides, n, n + 1);
+		assert_int_equal(found != NULL, n != 9);
+		if (found && n != 5)
+			assert_int_equal(found->share, n);
+	}
+	found = mpib_overrides_find(overrides, 5, 6);
+	assert_int_equal(found->share, 1000);
+	assert_int_equal(found->uid, 7);
+	assert_null(mpib_overrides_find(overrides, 6, 5));
+	assert_null(mpib_overrides_free(overrides));
+}
+
+static void time_ends_them(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+
+	(void)state;
+	assert_int_equal(set(overrides, 1, 2, 3, 100), 0);
+	assert_int_equal(set(overrides, 1, 3, 3, 0), 0);
+	assert_null(mpib_overrides_expired(overrides, 99));
+	assert_int_equal(mpib_overrides_expired(overrides, 100)->dst_be, 2);
+	assert_int_equal(unset(overrides, 1, 2), 0);
+	assert_null(mpib_overrides_expired(overrides, UINT64_MAX));
+	assert_null(mpib_overrides_free(overrides));
+}
+
+static void there_is_a_most(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+
+	(void)state;
+	for (uint32_t n = 1; n <= MPIB_OVERRIDES_MAX; n++)
+		assert_int_equal(set(overrides, n, 1, 1, 0), 0);
+	assert_int_equal(set(overrides, MPIB_OVERRIDES_MAX + 1, 1, 1, 0), -ENOSPC);
+	assert_int_equal(set(overrides, 3, 1, 9, 0), 0);
+	assert_null(mpib_overrides_free(overrides));
+	overrides = open_set(0);
+	assert_int_equal(mpib_overrides_count(overrides), MPIB_OVERRIDES_MAX);
+	assert_int_equal(mpib_overrides_find(overrides, 3, 1)->share, 9);
+	assert_null(mpib_overrides_free(overrides));
+}
+
+static void each_damaged_byte_makes_the_file_worthless(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+	uint8_t byte;
+	int fd;
+
+	(void)state;
+	assert_int_equal(set(overrides, 1, 2, 3, 0), 0);
+	assert_int_equal(set(overrides, 1, 3, 3, 0), 0);
+	assert_null(mpib_overrides_free(overrides));
+	fd = openat(dir_fd, MPIB_OVERRIDES_NAME, O_RDWR);
+	assert_true(fd >= 0);
+	for (off_t at = 0; at < 64 + 2 * 24; at++) {
+		assert_int_equal(pread(fd, &byte, 1, at), 1);
+		byte ^= 0x10;
+		assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+		overrides = open_set(-EBADMSG);
+		assert_int_equal(mpib_overrides_count(overrides), 0);
+		/* and can be written anew */
+		assert_null(mpib_overrides_free(overrides));
+		byte ^= 0x10;
+		assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+	}
+	for (off_t len = 64 + 2 * 24 - 1; len >= 0; len--) {
+		assert_int_equal(ftruncate(fd, len), 0);
+		overrides = open_set(-EBADMSG);
+		assert_int_equal(mpib_overrides_count(overrides), 0);
+		assert_null(mpib_overrides_free(overrides));
+	}
+	assert_int_equal(close(fd), 0);
+
+	overrides = open_set(-EBADMSG);
+	assert_int_equal(set(overrides, 1, 2, 3, 0), 0);
+	assert_null(mpib_overrides_free(overrides));
+	overrides = open_set(0);
+	assert_int_equal(mpib_overrides_count(overrides), 1);
+	assert_null(mpib_overrides_free(overrides));
+}
+
+static void a_planted_file_is_not_read(void **state)
+{
+	struct mpib_overrides *overrides;
+
+	(void)state;
+	assert_int_equal(symlinkat("/etc/passwd", dir_fd, MPIB_OVERRIDES_NAME), 0);
+	overrides = open_set(-ELOOP);
+	assert_int_equal(set(overrides, 1, 2, 3, 0), 0); /* replaces the link */
+	assert_null(mpib_overrides_free(overrides));
+	assert_int_equal(fchmodat(dir_fd, MPIB_OVERRIDES_NAME, 0666, 0), 0);
+	overrides = open_set(-EPERM);
+	assert_int_equal(mpib_overrides_count(overrides), 0);
+	assert_null(mpib_overrides_free(overrides));
+}
+
+static void what_cannot_be_kept_is_not_in_force(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+
+	(void)state;
+	assert_int_equal(set(overrides, 1, 2, 3, 0), 0);
+	/* a directory at the name of the new file: it can't be made, by root neither */
+	assert_int_equal(mkdirat(dir_fd, MPIB_OVERRIDES_NAME ".new", 0700), 0);
+	assert_int_equal(set(overrides, 1, 2, 4, 0), -EISDIR);
+	assert_int_equal(set(overrides, 1, 9, 4, 0), -EISDIR);
+	assert_int_equal(mpib_overrides_count(overrides), 1);
+	assert_int_equal(mpib_overrides_find(overrides, 1, 2)->share, 3);
+	assert_null(mpib_overrides_free(overrides));
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		T(what_was_set_comes_back),
+		T(time_ends_them),
+		T(there_is_a_most),
+		T(each_damaged_byte_makes_the_file_worthless),
+		T(a_planted_file_is_not_read),
+		T(what_cannot_be_kept_is_not_in_force),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
