@@ -17,6 +17,7 @@
 #include "common/ipv4.h"
 #include "common/wire.h"
 #include "plugin/clock.h"
+#include "plugin/counters.h"
 #include "plugin/hint_table.h"
 #include "plugin/log.h"
 #include "plugin/watch.h"
@@ -45,7 +46,9 @@ static struct {
 	uint64_t beat_ms; /* when the heartbeat was last seen to move */
 	bool stale;
 
-	/* The socket. */
+	/* The socket. `served` and `counted`: on this connection a registration was answered, and
+	 * the counter table was handed over. */
+	bool served, counted;
 	struct mpib_watch_item sock; /* fd -1: not connected */
 	uint64_t retry_ms, retry_full_ms;
 	bool told_gone;
@@ -196,6 +199,7 @@ static void disconnect(void)
 			add_leaving(p->conn_id);
 	}
 	agent.rx_len = agent.tx_len = 0;
+	agent.served = agent.counted = false;
 	agent.queue_head = agent.queue_len = 0;
 	agent.retry_ms = mpib_now_ms() + RECONNECT_MS;
 	for (struct mpib_agent_reg *reg = agent.regs; reg; reg = reg->next)
@@ -247,7 +251,7 @@ static void registered(struct mpib_agent_reg *reg, const struct mpib_wire_msg *m
 				  msg->hint_slot, agent.table.entries);
 			return;
 		}
-		agent.proven = true;
+		agent.proven = agent.served = true;
 		agent.told_slow = false;
 		reg->slot = msg->hint_slot;
 		reg->entry = entry;
@@ -283,7 +287,10 @@ static int handle_answer(size_t len)
 	if (agent.queue_len == 0)
 		return -EBADMSG;
 	p = agent.queue[agent.queue_head];
-	if (mpib_wire_decode_response(agent.rx, len, p.type, &msg) < 0)
+	/* COUNTERS is answered like DEREGISTER, whatever the verdict: an older agent says no. */
+	if (mpib_wire_decode_response(agent.rx, len,
+				      p.type == MPIB_MSG_COUNTERS ? MPIB_MSG_DEREGISTER : p.type,
+				      &msg) < 0)
 		return -EBADMSG;
 
 	agent.queue_head = (agent.queue_head + 1) % QUEUE_MAX;
@@ -403,6 +410,46 @@ static void flush_requests(void)
 	}
 }
 
+/* Hands the process's counter table over, once a connection to the agent, in a message of its own:
+ * the descriptor rides on its first byte. */
+static void send_counters(void)
+{
+	const struct mpib_msg_counters message = {
+		.header = { .magic = MPIB_MSG_MAGIC,
+			    .msg_len = sizeof(message),
+			    .msg_type = MPIB_MSG_COUNTERS },
+		.size = MPIB_COUNTERS_SIZE,
+	};
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control = { .header = { .cmsg_len = CMSG_LEN(sizeof(int)),
+				  .cmsg_level = SOL_SOCKET,
+				  .cmsg_type = SCM_RIGHTS } };
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)&message, .iov_len = sizeof(message) };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+	int fd = mpib_counters_fd();
+	ssize_t n;
+
+	if (agent.counted || !agent.served || fd < 0 || agent.tx_len ||
+	    agent.queue_len == QUEUE_MAX)
+		return;
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	n = sendmsg(agent.sock.fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (n < 0)
+		return; /* the next tick tries again, or finds the socket closed */
+	agent.counted = true;
+	agent.queue[(agent.queue_head + agent.queue_len++) % QUEUE_MAX] =
+		(struct pending){ .type = MPIB_MSG_COUNTERS };
+	if ((size_t)n < sizeof(message)) {
+		memcpy(agent.tx, (const char *)&message + n, sizeof(message) - (size_t)n);
+		agent.tx_len = sizeof(message) - (size_t)n;
+	}
+}
+
 /* Connects if need be and sends what waits. */
 static void pump(void)
 {
@@ -468,6 +515,8 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 		return;
 	retry_full_tables(now_ms);
 	pump();
+	if (agent.sock.fd >= 0)
+		send_counters();
 	look_at_table(now_ms);
 	if (agent.sock.fd < 0 && !agent.told_gone && agent.table.header) {
 		agent.told_gone = true;

@@ -94,6 +94,16 @@ void mpib_counters_put(struct mpib_counter_entry *entry)
 	mpib_watch_unlock();
 }
 
+int mpib_counters_fd(void)
+{
+	int fd;
+
+	mpib_watch_lock();
+	fd = table.fd;
+	mpib_watch_unlock();
+	return fd;
+}
+
 void mpib_counters_close(void)
 {
 	mpib_watch_lock();

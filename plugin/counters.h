@@ -11,6 +11,8 @@ struct mpib_counter_entry *mpib_counters_get(void);
 /* Makes a filled entry visible. */
 void mpib_counters_publish(struct mpib_counter_entry *entry);
 void mpib_counters_put(struct mpib_counter_entry *entry);
+/* The table's descriptor, or -1 where there is none (yet); stays the module's. */
+int mpib_counters_fd(void);
 /* Unmaps the table; no entry may be in use. */
 void mpib_counters_close(void);
 
