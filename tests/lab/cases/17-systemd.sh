@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# nodes: 1
+# nodes: 2
 # The agent as a service: verbs of systemctl, a clean unit file, a tight sandbox.
 # shellcheck shell=bash
 
