@@ -23,6 +23,7 @@ static const struct {
 	{ "explain", "FLOW", mpib_ctl_explain,
 	  "what each rule gives a flow, and which is in force" },
 	{ "policy", "", mpib_ctl_policy, "the policy in force, defaults included" },
+	{ "doctor", "", mpib_ctl_doctor, "what to mend before a job runs; for prologs, too" },
 	{ "set", "FLOW SHARE", mpib_ctl_set, "give a flow a share above the policy, see --for" },
 	{ "unset", "FLOW", mpib_ctl_unset, "end that: the policy holds again" },
 	{ "check", "FILE", mpib_ctl_check, "check a policy file (no agent needed)" },
@@ -44,6 +45,9 @@ static const struct {
 	  "TIME",
 	  "set: for 90s, 10m, 2h or 7d; without it until unset or the end of the boot" },
 	{ { "all", no_argument, NULL, 'a' }, "", "hints: free slots too" },
+	{ { "root", required_argument, NULL, 'r' },
+	  "DIR",
+	  "doctor: look at sysfs and devices below DIR instead of /" },
 	{ { "version", no_argument, NULL, 'V' }, "", "print the version and exit" },
 	{ { "help", no_argument, NULL, 'h' }, "", "print this and exit" },
 };
@@ -59,7 +63,8 @@ static void print_help(void)
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(options); n++)
 		(void)printf("  --%-8s %-4s %s\n", options[n].option.name, options[n].argument,
 			     options[n].help);
-	(void)printf("\nExit codes: 0 good, 1 failure, 2 bad use, 3 no agent, 4 forbidden.\n"
+	(void)printf("\nExit codes: 0 good, 1 failure, 2 bad use, 3 no agent, 4 forbidden, 5 "
+		     "doctor warns.\n"
 		     "See mpibctl(1).\n");
 }
 
@@ -76,7 +81,7 @@ static int run(struct mpib_ctl *ctl, enum mpib_ctl_exit (*command)(struct mpib_c
 
 	ctl->output = output;
 	code = command(ctl);
-	if (code != MPIB_CTL_OK) {
+	if (code != MPIB_CTL_OK && !ctl->answered) {
 		(void)fprintf(stderr, "mpibctl: %s\n", ctl->cause.text);
 		return code;
 	}
@@ -86,7 +91,7 @@ static int run(struct mpib_ctl *ctl, enum mpib_ctl_exit (*command)(struct mpib_c
 		(void)fprintf(stderr, "mpibctl: can't write the answer: %s\n", strerror(-r));
 		return MPIB_CTL_FAILURE;
 	}
-	return MPIB_CTL_OK;
+	return code;
 }
 
 static int count_words(const char *text)
@@ -147,6 +152,9 @@ int main(int argc, char *argv[])
 			break;
 		case 'a':
 			ctl.all = true;
+			break;
+		case 'r':
+			ctl.root = optarg;
 			break;
 		case 'V':
 			(void)puts("mpibctl " MPIB_VERSION);

@@ -18,18 +18,22 @@ enum mpib_ctl_exit {
 	MPIB_CTL_USAGE = 2,
 	MPIB_CTL_NO_AGENT = 3,	/* it isn't running */
 	MPIB_CTL_FORBIDDEN = 4, /* not for this user */
+	MPIB_CTL_WARNING = 5,	/* doctor: nothing worse than a warning */
 };
 
 /* What a command gets; it fills the output or the cause. */
 struct mpib_ctl {
 	const char *dir;
 	const char *arguments[2]; /* NULL where the command takes fewer */
+	const char *root;	  /* of --root, or NULL */
 	const char *time;	  /* of --for, or NULL */
 	bool all;
 	bool json;
 	FILE *memory; /* where a command collects a text */
 	struct mpib_output *output;
 	struct mpib_cause cause;
+	struct mpib_admin_status status; /* where a command needs it for more than to print it */
+	bool answered;			 /* the output is to be printed whatever the exit code */
 };
 
 /* One command a file; each returns an exit code. */
@@ -40,6 +44,7 @@ enum mpib_ctl_exit mpib_ctl_check(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_reload(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_explain(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_policy(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_doctor(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_set(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_unset(struct mpib_ctl *ctl);
 
@@ -54,6 +59,12 @@ enum mpib_ctl_exit mpib_ctl_ask(struct mpib_ctl *ctl, enum mpib_admin_type reque
 				const struct mpib_admin_flow_request *about, void *record,
 				size_t size, void (*take)(struct mpib_ctl *ctl, const void *record),
 				unsigned int timeout_sec);
+
+/* Maps the hint table for reading: header and whole size, checked against each other. -EBADMSG
+ * where it is no hint table, or the errno of the file. */
+int mpib_ctl_map_hints(const struct mpib_ctl *ctl, const struct mpib_hint_header **ret_header,
+		       size_t *ret_size);
+void mpib_ctl_unmap_hints(const struct mpib_hint_header *header, size_t size);
 
 /* Exit code and cause for an errno met on the way to the agent. */
 enum mpib_ctl_exit mpib_ctl_fail(struct mpib_ctl *ctl, int error, const char *what);

@@ -39,6 +39,32 @@ static int open_table(const struct mpib_ctl *ctl, const struct mpib_hint_header 
 	return 0;
 }
 
+void mpib_ctl_unmap_hints(const struct mpib_hint_header *header, size_t size)
+{
+	(void)munmap((void *)(uintptr_t)header, size);
+}
+
+int mpib_ctl_map_hints(const struct mpib_ctl *ctl, const struct mpib_hint_header **ret_header,
+		       size_t *ret_size)
+{
+	const struct mpib_hint_header *header = NULL;
+	uint32_t count;
+	int r = open_table(ctl, &header, ret_size);
+
+	if (r < 0)
+		return r;
+
+	count = mpib_hint_load(&header->max_entries);
+	if (mpib_hint_load(&header->magic) != MPIB_HINT_MAGIC || count < 1 ||
+	    count > MPIB_HINT_ENTRIES_MAX || MPIB_HINTS_SIZE(count) > *ret_size) {
+		mpib_ctl_unmap_hints(header, *ret_size);
+		return -EBADMSG;
+	}
+
+	*ret_header = header;
+	return 0;
+}
+
 static void add_slot(struct mpib_ctl *ctl, uint32_t index, const struct mpib_hint_entry *entry)
 {
 	struct mpib_hint_entry copy = { 0 };
@@ -74,17 +100,13 @@ enum mpib_ctl_exit mpib_ctl_hints(struct mpib_ctl *ctl)
 	size_t size = 0;
 	int r;
 
-	r = open_table(ctl, &header, &size);
+	r = mpib_ctl_map_hints(ctl, &header, &size);
 	if (r < 0)
 		return mpib_ctl_fail(ctl, r, MPIB_HINTS_NAME);
 
 	count = mpib_hint_load(&header->max_entries);
-	if (mpib_hint_load(&header->magic) != MPIB_HINT_MAGIC || count < 1 ||
-	    count > MPIB_HINT_ENTRIES_MAX || MPIB_HINTS_SIZE(count) > size) {
-		(void)munmap((void *)(uintptr_t)header, size);
-		return mpib_ctl_fail(ctl, -EBADMSG, MPIB_HINTS_NAME);
-	}
-
+	if (MPIB_HINTS_SIZE(count) > size)
+		count = (uint32_t)((size - sizeof(*header)) / sizeof(*entries));
 	mpib_output_number(ctl->output, "max_entries", "slots", count);
 	mpib_output_number(ctl->output, "generation", "generation",
 			   mpib_hint_load(&header->generation));
@@ -95,6 +117,6 @@ enum mpib_ctl_exit mpib_ctl_hints(struct mpib_ctl *ctl)
 	for (uint32_t index = 0; index < count; index++)
 		add_slot(ctl, index, &entries[index]);
 
-	(void)munmap((void *)(uintptr_t)header, size);
+	mpib_ctl_unmap_hints(header, size);
 	return MPIB_CTL_OK;
 }

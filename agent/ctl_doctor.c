@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpibctl doctor: what a person must mend before a job runs over MPIB. It looks at this shell's
+ * environment, which must be that of the job, and changes nothing. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/doctor.h"
+#include "common/cleanup.h"
+#include "common/hint.h"
+
+void mpib_doctor_say(struct mpib_doctor *doctor, enum mpib_doctor_level level, const char *check,
+		     const char *cure, const char *format, ...)
+{
+	static const char *const names[] = { "OK", "WARN", "FAIL" };
+	struct mpib_output *out = doctor->ctl->output;
+	char text[MPIB_DOCTOR_TEXT_MAX];
+	char people[2 * MPIB_DOCTOR_TEXT_MAX];
+	va_list args;
+
+	va_start(args, format);
+	(void)vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	(void)snprintf(people, sizeof(people), "%s%s%s", text, *cure ? "; cure: " : "", cure);
+
+	if (level > doctor->worst)
+		doctor->worst = level;
+	doctor->n_warn += level == MPIB_DOCTOR_WARN;
+	doctor->n_fail += level == MPIB_DOCTOR_FAIL;
+	mpib_output_row(out);
+	mpib_output_text(out, "level", "LEVEL", names[level]);
+	mpib_output_text(out, "check", "CHECK", check);
+	mpib_output_text(out, "found", NULL, text);
+	mpib_output_text(out, "cure", NULL, cure);
+	mpib_output_note(out, "FOUND", people);
+}
+
+int mpib_doctor_read(const struct mpib_doctor *doctor, char *buf, size_t size, const char *format,
+		     ...)
+{
+	mpib_cleanup(mpib_closep) int fd = -1;
+	char name[512];
+	char path[1024];
+	va_list args;
+	ssize_t n;
+
+	*buf = '\0';
+	va_start(args, format);
+	(void)vsnprintf(name, sizeof(name), format, args);
+	va_end(args);
+	(void)snprintf(path, sizeof(path), "%s%s", doctor->root, name);
+
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, buf, size - 1);
+	if (n < 0)
+		return -errno;
+	while (n > 0 && (buf[n - 1] == '\n' || buf[n - 1] == ' '))
+		n--;
+	buf[n] = '\0';
+	return 0;
+}
+
+/* ---- agent ---------------------------------------------------------------------------------- */
+
+/* How long the heartbeat may take to move: it does so once a second. */
+#define BEAT_PATIENCE_MS 3000
+
+static bool advanced_mode(void)
+{
+	const char *mode = getenv("MPIB_MODE");
+
+	return mode && strcmp(mode, "1") == 0;
+}
+
+/* What an agent that is missing means for a job of this environment. */
+static enum mpib_doctor_level without_agent(void)
+{
+	const char *optional = getenv("MPIB_AGENT_OPTIONAL");
+
+	if (!advanced_mode())
+		return MPIB_DOCTOR_OK;
+	return optional && strcmp(optional, "1") == 0 ? MPIB_DOCTOR_WARN : MPIB_DOCTOR_FAIL;
+}
+
+static void check_heartbeat(struct mpib_doctor *doctor, const struct mpib_hint_header *header)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	uint32_t before = mpib_hint_load(&header->heartbeat);
+
+	/* Shared memory has no event: look until it moves. */
+	for (unsigned int ms = 0; ms < BEAT_PATIENCE_MS; ms += 20) {
+		if (mpib_hint_load(&header->heartbeat) != before) {
+			mpib_doctor_say(doctor, MPIB_DOCTOR_OK, "hints", "",
+					"%s/" MPIB_HINTS_NAME ": %u slots, generation %u, the "
+					"heartbeat moves",
+					doctor->ctl->dir, mpib_hint_load(&header->max_entries),
+					mpib_hint_load(&header->generation));
+			return;
+		}
+		(void)nanosleep(&pause, NULL);
+	}
+
+	mpib_doctor_say(doctor, advanced_mode() ? MPIB_DOCTOR_FAIL : MPIB_DOCTOR_WARN, "hints",
+			"systemctl restart mpib-agentd",
+			"the heartbeat of %s/" MPIB_HINTS_NAME " stands still: plugins take the "
+			"vanilla policy",
+			doctor->ctl->dir);
+}
+
+static void take_status(struct mpib_ctl *ctl, const void *record)
+{
+	ctl->status = *(const struct mpib_admin_status *)record;
+}
+
+static void check_policy(struct mpib_doctor *doctor, const struct mpib_admin_status *status)
+{
+	if (status->policy_refused)
+		mpib_doctor_say(doctor, MPIB_DOCTOR_WARN, "policy",
+				"correct the file, mpibctl check, mpibctl reload",
+				"the latest reload was refused, an older policy is in force: %.*s",
+				(int)sizeof(status->error) - 1, status->error);
+	else
+		mpib_doctor_say(doctor, MPIB_DOCTOR_OK, "policy", "", "%.*s is in force",
+				(int)sizeof(status->config) - 1, status->config);
+
+	if (status->flows == status->slots)
+		mpib_doctor_say(doctor, MPIB_DOCTOR_WARN, "slots",
+				"raise slots in [agent] and reload", "all %u slots are in use",
+				status->slots);
+	else
+		mpib_doctor_say(doctor, MPIB_DOCTOR_OK, "slots", "", "%u of %u in use",
+				status->flows, status->slots);
+}
+
+void mpib_doctor_agent(struct mpib_doctor *doctor)
+{
+	struct mpib_ctl *ctl = doctor->ctl;
+	const struct mpib_hint_header *header = NULL;
+	struct mpib_admin_status record;
+	enum mpib_ctl_exit code;
+	size_t size = 0;
+
+	code = mpib_ctl_ask(ctl, MPIB_ADMIN_STATUS, NULL, &record, sizeof(record), take_status, 5);
+	if (code == MPIB_CTL_NO_AGENT && without_agent() == MPIB_DOCTOR_OK) {
+		mpib_doctor_say(doctor, MPIB_DOCTOR_OK, "agent", "",
+				"none runs; MPIB_MODE is not 1, so none is needed");
+		return;
+	}
+	if (code == MPIB_CTL_NO_AGENT) {
+		mpib_doctor_say(doctor, without_agent(), "agent", "systemctl start mpib-agentd",
+				"none serves %s", ctl->dir);
+		return;
+	}
+	if (code != MPIB_CTL_OK) {
+		mpib_doctor_say(doctor, MPIB_DOCTOR_FAIL, "agent",
+				code == MPIB_CTL_FORBIDDEN ? "chmod 0666 its socket, or restart it"
+							   : "systemctl restart mpib-agentd",
+				"%s", ctl->cause.text);
+		return;
+	}
+
+	mpib_doctor_say(doctor, MPIB_DOCTOR_OK, "agent", "", "pid %u serves %s, version %.15s",
+			ctl->status.pid, ctl->dir, ctl->status.version);
+	check_policy(doctor, &ctl->status);
+	if (mpib_ctl_map_hints(ctl, &header, &size) < 0) {
+		mpib_doctor_say(doctor, MPIB_DOCTOR_FAIL, "hints", "systemctl restart mpib-agentd",
+				"%s/" MPIB_HINTS_NAME " can't be read, or is no hint table",
+				ctl->dir);
+		return;
+	}
+	check_heartbeat(doctor, header);
+	mpib_ctl_unmap_hints(header, size);
+}
+
+enum mpib_ctl_exit mpib_ctl_doctor(struct mpib_ctl *ctl)
+{
+	struct mpib_doctor doctor = { .ctl = ctl, .root = ctl->root ? ctl->root : "" };
+
+	mpib_output_list(ctl->output, "findings", "nothing was looked at");
+	mpib_doctor_rails(&doctor);
+	mpib_doctor_environment(&doctor);
+	mpib_doctor_agent(&doctor);
+
+	ctl->answered = true;
+	return doctor.worst == MPIB_DOCTOR_FAIL	  ? MPIB_CTL_FAILURE
+	       : doctor.worst == MPIB_DOCTOR_WARN ? MPIB_CTL_WARNING
+						  : MPIB_CTL_OK;
+}
