@@ -341,6 +341,29 @@ static void test_device_fatal(void **state)
 	assert_logged("device is lost");
 }
 
+/* A QP that the device gives up, seen by the helper thread alone: nothing is on its way. */
+static void test_qp_fatal(void **state)
+{
+	ncclResult_t r = ncclSuccess;
+
+	(void)state;
+	fake_event(1, IBV_EVENT_QP_FATAL);
+	for (unsigned int k = 0; k < 4000 && r == ncclSuccess; k++) {
+		void *in = p.in, *request = NULL;
+		size_t room = 8;
+		int tag = 1;
+
+		r = mpib_api_isend(p.send, p.out, 8, 1, p.send_mr, &request);
+		if (r == ncclSuccess && !request)
+			r = mpib_api_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request);
+		if (r == ncclSuccess && request)
+			r = mpib_api_test(request, &tag, NULL);
+		(void)poll(NULL, 0, 1);
+	}
+	assert_int_equal(r, ncclRemoteError);
+	assert_logged("a QP failed");
+}
+
 static uint32_t sup_qpn(void)
 {
 	return recv_comm()->base.qp[MPIB_SUP][0]->qp_num;
@@ -444,6 +467,7 @@ int main(void)
 		ADVANCED(test_sizes_exactly_n),
 		INTRA(test_bad_completion),
 		INTRA(test_device_fatal),
+		INTRA(test_qp_fatal),
 		INTRA(test_hostile_immediates),
 		INTRA(test_hostile_mask),
 		INTRA(test_hostile_idle_rail),

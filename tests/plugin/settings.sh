@@ -1,0 +1,105 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Settings that are wrong, or differ between the two ends: one line that names variable, value and
+# cause, within seconds. usage: settings.sh CASE
+# shellcheck source=tests/plugin/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# refused TEXT: the connecting side's init fails, with this one warning
+refused() {
+	start_listener
+	run_pair verify --sizes 8 --timeout 10
+	[ "$connector_rc" = 1 ] || die "init was not refused"
+	warned connector 1 'NET/MPIB'
+	warned connector 1 "$1"
+}
+
+# differ TEXT OPTION=VALUE: set on the connecting side alone; both ends name both values
+differ() {
+	local before
+	start_listener
+	before=$(now_ms)
+	export "$2"
+	run_pair verify --sizes 4096 --comms 1 --no-both
+	export -n "${2%%=*}"
+	unset "${2%%=*}"
+	want 1 1
+	[ $(($(now_ms) - before)) -lt 5000 ] || die "it took $(($(now_ms) - before)) ms"
+	grep -q "$1" "$work/listener.err" || die "the listener doesn't say '$1'"
+	grep -q "$1" "$work/connector.err" || die "the connector doesn't say '$1'"
+}
+
+case $name in
+hca-unknown) # C03: the names that exist are listed
+	export MPIB_HCA_SUP=mlx5_7
+	refused 'MPIB_HCA_SUP=mlx5_7: no such RDMA device; there are: sout, sup'
+	;;
+hca-unset)
+	unset MPIB_HCA_SOUT
+	refused 'MPIB_HCA_SOUT is not set.*there are: sout, sup'
+	;;
+hca-forbidden) # C03: the true cause, and no other device instead
+	"$FABRICCTL" fail 2/sout open_device EACCES 1 || die fabricctl
+	refused 'MPIB_HCA_SOUT=sout can.t be opened: Permission denied'
+	;;
+hca-counts)
+	export MPIB_HCA_SOUT=sout,sout
+	refused 'MPIB_HCA_SOUT names 2 devices and MPIB_HCA_SUP 1'
+	;;
+port-down)
+	"$FABRICCTL" port 2/sup down || die fabricctl
+	refused 'MPIB_HCA_SUP=sup:1: the port is down'
+	;;
+oob-unknown) # known at listen only
+	export MPIB_OOB_IF=nosuch0
+	start_listener
+	run_pair verify --sizes 8
+	[ "$listener_rc" = 1 ] || die "an unknown interface is taken"
+	grep -q 'MPIB_OOB_IF=nosuch0: no such interface.* lo' "$work"/*.err || die "no line names it"
+	;;
+number-wrong)
+	export MPIB_ISLAND_PREFIX_LEN=33
+	refused 'MPIB_ISLAND_PREFIX_LEN=33: must be a number from 0 to 32'
+	;;
+agent-absent) # advanced mode without an agent: one line, with the cure
+	export MPIB_MODE=1
+	refused 'MPIB_MODE=1 needs mpib-agentd.*MPIB_AGENT_OPTIONAL=1'
+	;;
+agent-optional) # the vanilla policy until one appears
+	export MPIB_MODE=1 MPIB_AGENT_OPTIONAL=1
+	start_listener
+	run_pair verify --sizes 4096,65536
+	want 0 0
+	hold connector 'all(e["share"] == 1024 for e in c if e["kind"] == "send")'
+	warned connector 1 'vanilla policy until one appears'
+	;;
+prefix-differs) # C16
+	differ 'MPIB_ISLAND_PREFIX_LEN differs: 24 on the accepting side, 16 on' MPIB_ISLAND_PREFIX_LEN=16
+	;;
+mode-differs)
+	export MPIB_AGENT_OPTIONAL=1
+	differ 'MPIB_MODE differs: 0 on the accepting side, 1 on' MPIB_MODE=1
+	;;
+qps-differ)
+	differ 'MPIB_SUP_QP differs: 4 on the accepting side, 9 on' MPIB_SUP_QP=9
+	;;
+wire-version) # C16: the two bytes behind the magic of the handle
+	start_listener
+	before=$(now_ms)
+	run_pair --handle-override 0700@4 verify --sizes 4096 --no-both
+	want 1 1
+	[ $(($(now_ms) - before)) -lt 5000 ] || die "it took $(($(now_ms) - before)) ms"
+	text='wire version differs: 7 on the accepting side, 1 on the connecting side'
+	grep -q "$text" "$work/connector.err" || die "the connector doesn't say it"
+	grep -q "$text" "$work/listener.err" || die "the listener doesn't say it"
+	;;
+handle-garbage)
+	start_listener
+	run_pair --handle-override 00000000@0 verify --sizes 4096 --no-both
+	[ "$connector_rc" = 1 ] || die "a handle of nobody's is taken"
+	warned connector 1 "isn't MPIB's"
+	;;
+*)
+	die "no such case"
+	;;
+esac
