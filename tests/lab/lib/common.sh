@@ -19,7 +19,7 @@ die() {
 # What building, testing and the lab need, by Debian's names.
 BUILD_PACKAGES=(gcc libc6-dev meson ninja-build pkg-config libibverbs-dev libsystemd-dev systemd
 	libinih-dev)
-TEST_PACKAGES=(libcmocka-dev g++ clang clang-format jq python3 ibverbs-utils perftest git man-db
+TEST_PACKAGES=(libcmocka-dev g++ clang clang-format clang-tidy jq python3 ibverbs-utils perftest git man-db
 	procps)
 LAB_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs iproute2 util-linux jq meson procps)
 
