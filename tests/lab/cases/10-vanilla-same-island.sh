@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
+# grounds: lab fabric
 # nodes: 2
 # Vanilla mode inside an island: data and CTS on SUP alone. By the plugin's counters, by the NICs'
-# and by rxe's own count of packets, SOUT carries nothing.
+# and by their count of packets, SOUT carries nothing.
 # shellcheck shell=bash
 
 bytes=$((32 << 20))
-packets='cat /sys/class/infiniband/sout/ports/1/hw_counters/sent_pkts'
 nics=$(nic_bytes 1)
-packets_1=$(on 1 "$packets")
-packets_2=$(on 2 "$packets")
+packets_1=$(nic_packets 1 sout)
+packets_2=$(nic_packets 2 sout)
 
 perf same 1 2 "$VANILLA" bw --messages 32 --size 1M --warmup 0 --check
 
 read -r sout_tx sout_rx sup_tx _ <<<"$(nic_diff "$nics" "$(nic_bytes 1)")"
-packets_1=$(($(on 1 "$packets") - packets_1))
-packets_2=$(($(on 2 "$packets") - packets_2))
+packets_1=$(($(nic_packets 1 sout) - packets_1))
+packets_2=$(($(nic_packets 2 sout) - packets_2))
 measured "sender's bytes: $(perf_sent same bytes); receiver's: $(perf_received same bytes); CTS: $(perf_received same cts) (SOUT SUP)"
-measured "NIC of node 1: SOUT sent $sout_tx received $sout_rx, SUP sent $sup_tx; SOUT packets by rxe: $packets_1 and $packets_2"
+measured "NIC of node 1: SOUT sent $sout_tx received $sout_rx, SUP sent $sup_tx; SOUT packets: $packets_1 and $packets_2"
 
 expect_eq "path" "$(perf_result same '[.counters[].path] | unique | join(" ")')" intra
 expect_eq "bytes sent" "$(perf_sent same bytes)" "0 $bytes"

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# grounds: lab fabric
 # nodes: 2
 # limit: 240
 # Advanced mode: the share that the policy file gives a flow is what its messages do, to the byte

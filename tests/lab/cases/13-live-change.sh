@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# grounds: lab fabric
 # nodes: 2
 # The main job: an operator edits the policy while data flows. The running transfer follows, no
 # byte is lost or wrong, and the journal tells the flow's life.
@@ -10,7 +11,7 @@
 agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 25%"
 agent_start 1 2
 
-perf_start live 1 2 "$ADVANCED" bw --size 64K --seconds 25 --warmup 0 --interval 0.5 --check
+perf_start live 1 2 "$ADVANCED" bw --size 64K --seconds "$(lasting 25)" --warmup 0 --interval "$(lasting 0.5)" --check
 live_until live 8
 before=$(live_part live 40)
 agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 75%"

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# grounds: lab fabric
 # nodes: 2
 # Advanced mode without an agent: the plugin refuses at once, in one clear line.
 # shellcheck shell=bash
@@ -15,5 +16,5 @@ lines=$(grep 'WARN NET/MPIB' "$CASE_DIR/err" || true)
 measured "exit $rc after $((SECONDS - started)) s: $lines"
 expect_eq "exit status" "$rc" 1
 expect_eq "warnings" "$(grep -c WARN <<<"$lines")" 1
-expect_match "the line" "$lines" '/tmp/mpib'
+expect_match "the line" "$lines" "$(agent_dir 1)"
 expect_le "seconds" $((SECONDS - started)) 15

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# grounds: lab fabric
 # nodes: 2
 # The agent is stopped while data flows: the transfer goes on with its last share. It is started
 # again: the same slot, the same file, and later shares are followed.
@@ -9,15 +10,15 @@
 
 agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 25%"
 agent_start 1 2
-inode=$(on 1 stat -c %i /tmp/mpib/hints)
+inode=$(on 1 stat -c %i "$(agent_dir 1)/hints")
 
-perf_start stop 1 2 "$ADVANCED MPIB_AGENT_STALE_SEC=600" bw --size 64K --seconds 45 --warmup 0 --interval 0.5 --check
+perf_start stop 1 2 "$ADVANCED MPIB_AGENT_STALE_SEC=600" bw --size 64K --seconds "$(lasting 45)" --warmup 0 --interval "$(lasting 0.5)" --check
 live_until stop 8
 with=$(live_part stop 24)
-on 1 systemctl stop mpib-agentd
+agent_stop 1
 without=$(live_part stop 48)
 agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 75%"
-on 1 systemctl start mpib-agentd
+agent_start 1
 again=$(live_part stop 24)
 agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 50%"
 agent_reload 1
@@ -30,4 +31,4 @@ live_near "without it" "$without" 0.25
 live_near "started again" "$again" 0.75
 live_near "reloaded" "$later" 0.50
 expect_eq "all bytes right" "$(perf_result stop .ok) $(perf_result stop-peer .ok)" "true true"
-expect_eq "inode of the hints" "$(on 1 stat -c %i /tmp/mpib/hints)" "$inode"
+expect_eq "inode of the hints" "$(on 1 stat -c %i "$(agent_dir 1)/hints")" "$inode"

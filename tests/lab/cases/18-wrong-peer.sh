@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# grounds: lab fabric
 # nodes: 2
 # limit: 240
 # Peers that are none. A listener that sends garbage, closes early, says nothing or speaks another
@@ -6,7 +7,7 @@
 # is expected gets through.
 # shellcheck shell=bash
 
-fake_port=7200
+fake_port=$(perf_port 10)
 
 # handle_to NODE PORT: what turns a listen handle into one that points there (port and IPv4
 # address, network order, at byte 16).

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# grounds: lab fabric
 # nodes: 2
 # limit: 400
 # Every size around every border, grouped receives with shuffled tags, 32 outstanding, several

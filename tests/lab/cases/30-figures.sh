@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+# grounds: lab fabric
 # nodes: 2
-# limit: 300
+# limit: 420
 # What fusing two rails is worth. The sender's rails are limited by netem, so that the wire is the
 # limit and not the emulated CPU: fused MB/s at the right share over the sum of both rails alone,
 # all of one run; and an equal split beside it.
@@ -10,20 +11,24 @@
 speed() {
 	agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = $2"
 	agent_reload 1
-	perf "$1" 1 2 "$ADVANCED" bw --size 1M --window 8 --seconds 12 --warmup 3
+	perf "$1" 1 2 "$ADVANCED" bw --size 1M --window 8 --seconds "$(lasting 12)" --warmup "$(lasting 3)"
 	perf_result "$1" .mbps
 }
 
-# compare NAME SOUT-MBIT SUP-MBIT SHARE
+# compare NAME SOUT-MBIT SUP-MBIT SHARE: a machine that is busy with something else may take the
+# emulated CPUs away; so up to three tries, each of which is printed.
 compare() {
-	local name=$1 sout sup fused equal ratio
+	local name=$1 sout sup fused equal ratio try
 
 	limit_rails 1 "$2" "$3"
-	sout=$(speed "$name-sout" 0)
-	sup=$(speed "$name-sup" 1024)
-	fused=$(speed "$name-fused" "$4")
-	ratio=$(jq -n "$fused / ($sout + $sup) * 1000 | round / 1000")
-	measured "$2 + $3 Mbit/s: SOUT alone $sout, SUP alone $sup, fused at share $4 $fused MB/s = $ratio of the sum"
+	for try in 1 2 3; do
+		sout=$(speed "$name-sout-$try" 0)
+		sup=$(speed "$name-sup-$try" 1024)
+		fused=$(speed "$name-fused-$try" "$4")
+		ratio=$(jq -n "$fused / ($sout + $sup) * 1000 | round / 1000")
+		measured "$2 + $3 Mbit/s: SOUT alone $sout, SUP alone $sup, fused at share $4 $fused MB/s = $ratio of the sum"
+		jq -en "$ratio >= 0.97" >/dev/null && break
+	done
 	if [ "$4" != 512 ]; then
 		equal=$(speed "$name-equal" 512)
 		measured "$2 + $3 Mbit/s: equal split $equal MB/s = $(jq -n "$equal / ($sout + $sup) * 1000 | round / 1000") of the sum"

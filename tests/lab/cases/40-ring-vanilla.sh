@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# grounds: lab fabric
 # nodes: 4
 # islands: 1 1 2 2
 # sup: split

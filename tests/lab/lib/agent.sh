@@ -26,6 +26,16 @@ agent_start() {
 	done
 }
 
+# agent_stop N: must succeed. What was running with it goes on.
+agent_stop() {
+	on "$1" systemctl stop mpib-agentd || fail "node $1: systemctl stop mpib-agentd"
+}
+
+# agent_dir N: where the agent of node N has its socket and its hints.
+agent_dir() {
+	echo /tmp/mpib
+}
+
 # agent_reload N: must succeed.
 agent_reload() {
 	on "$1" systemctl reload mpib-agentd || fail "node $1: systemctl reload mpib-agentd"

@@ -11,6 +11,12 @@ set -euo pipefail
 . "$LAB_ROOT/lib/perf.sh"
 # shellcheck source=tests/lab/lib/agent.sh
 . "$LAB_ROOT/lib/agent.sh"
+# shellcheck source=tests/lab/lib/nic.sh
+. "$LAB_ROOT/lib/nic.sh"
+if [ "$LAB_GROUND" = fabric ]; then
+	# shellcheck source=tests/lab/lib/fabric.sh
+	. "$LAB_ROOT/lib/fabric.sh"
+fi
 
 # What a case left running ends with it.
 case_end() {

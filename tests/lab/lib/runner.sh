@@ -5,6 +5,7 @@
 #   # islands: 1 1 2 2    third byte of each node's rail addresses (default 1)
 #   # sup: split          SUP reaches only the nodes of the same island (default joined)
 #   # limit: 120          seconds that it may take (default 120)
+#   # grounds: lab fabric where it can be run (default lab)
 # shellcheck shell=bash
 
 # case_header FILE KEY DEFAULT
@@ -56,6 +57,11 @@ case_prepare() {
 	done
 }
 
+# case_done: after each case, while its folder says what it had. Nothing to do: case_prepare resets.
+case_done() {
+	:
+}
+
 # case_run FILE: one line of verdict, then what it measured; returns 0, 1 or 77.
 case_run() {
 	local file=$1 name rc=0 started=$SECONDS log
@@ -72,10 +78,13 @@ case_run() {
 
 	if case_prepare >"$log" 2>&1; then
 		timeout -k 10 "$(case_header "$file" limit 120)" \
-			bash "$LAB_ROOT/lib/case-main.sh" "$file" >>"$log" 2>&1 </dev/null || rc=$?
+			bash "$LAB_ROOT/lib/case-main.sh" "$file" >>"$log" 2>&1 </dev/null &
+		wait $! || rc=$? # so that a signal is heard meanwhile
 	else
 		rc=1
 	fi
+
+	case_done || rc=1
 
 	case $rc in
 	0) printf 'PASS %s (%d s)\n' "$name" $((SECONDS - started)) ;;
