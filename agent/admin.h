@@ -18,9 +18,10 @@ enum mpib_admin_type {
 	MPIB_ADMIN_RELOAD = 66, /* struct mpib_admin_change; for root and the agent's own user */
 	MPIB_ADMIN_EXPLAIN =
 		67, /* a flow: struct mpib_admin_rule, one a rule, the strongest first */
-	MPIB_ADMIN_POLICY = 68, /* struct mpib_admin_text: the effective policy */
-	MPIB_ADMIN_SET = 69,	/* a flow's share for a while: struct mpib_admin_change */
-	MPIB_ADMIN_UNSET = 70,	/* ends that: the same; both for root and the agent's own user */
+	MPIB_ADMIN_POLICY = 68,	 /* struct mpib_admin_text: the effective policy */
+	MPIB_ADMIN_SET = 69,	 /* a flow's share for a while: struct mpib_admin_change */
+	MPIB_ADMIN_UNSET = 70,	 /* ends that: the same; both for root and the agent's own user */
+	MPIB_ADMIN_MONITOR = 71, /* struct mpib_admin_event as they happen; ends with the reader */
 	MPIB_ADMIN_RECORDS = 192,
 	MPIB_ADMIN_END = 193,
 };
@@ -83,6 +84,16 @@ struct mpib_admin_rule {
 	char dst_island[MPIB_ISLAND_NAME_MAX];
 };
 
+/* One entry of the journal. The first of a MONITOR is named "monitor" and says that it began. */
+struct mpib_admin_event {
+	uint64_t usec; /* since the epoch */
+	uint32_t priority;
+	uint32_t reserved;
+	char name[24];
+	char flow[32]; /* "" where it is about none */
+	char text[440];
+};
+
 /* A piece of a text. */
 struct mpib_admin_text {
 	uint32_t len;
@@ -111,6 +122,9 @@ struct mpib_admin_status {
 	uint64_t reloads_refused;
 	uint64_t entries_written; /* journal */
 	uint64_t entries_suppressed;
+	uint64_t beat_age_usec; /* since the heartbeat moved */
+	uint64_t monitors;
+	uint64_t monitors_dropped; /* for reading too slowly */
 	char version[16];
 	char config[256]; /* path, cut where it is longer; "" for the built-in defaults */
 	char error[256];  /* of the refused reload */
@@ -143,8 +157,9 @@ _Static_assert(sizeof(struct mpib_admin_records) == 16, "records header");
 _Static_assert(sizeof(struct mpib_admin_end) == 16, "end header");
 _Static_assert(sizeof(struct mpib_admin_flow_request) == 24, "request about a flow");
 _Static_assert(sizeof(struct mpib_admin_rule) == 32 + 64, "rule record");
+_Static_assert(sizeof(struct mpib_admin_event) == 512, "event record");
 _Static_assert(sizeof(struct mpib_admin_text) == 1024, "text record");
-_Static_assert(sizeof(struct mpib_admin_status) == 48 + 72 + 16 + 512, "status record");
+_Static_assert(sizeof(struct mpib_admin_status) == 48 + 96 + 16 + 512, "status record");
 _Static_assert(sizeof(struct mpib_admin_flow) == 40 + 64, "flow record");
 _Static_assert(sizeof(struct mpib_admin_change) == 20, "change record");
 

@@ -141,6 +141,10 @@ static bool take_frames(struct mpib_client *client)
 	while (mpib_client_room(client) >= MPIB_ADMIN_FRAME_MAX) {
 		size_t used = 0;
 
+		if (client->n_events) {
+			mpib_client_put_events(client);
+			continue;
+		}
 		if (client->dump) {
 			mpib_client_dump(client);
 			continue;
@@ -200,17 +204,17 @@ static int set_events(struct mpib_client *client)
 	uint32_t events = 0;
 	int r;
 
-	if (client->n_out)
+	if (client->n_out || client->n_events)
 		events |= EPOLLOUT;
 	if (!client->eof && !client->closing && !client->dump &&
 	    mpib_client_room(client) >= MPIB_ADMIN_FRAME_MAX)
 		events |= EPOLLIN;
-	if (events == client->events)
+	if (events == client->watched)
 		return 0;
 
 	r = sd_event_source_set_io_events(client->io, events);
 	if (r >= 0)
-		client->events = events;
+		client->watched = events;
 	return r;
 }
 
@@ -258,6 +262,20 @@ static int on_io(sd_event_source *source, int fd, uint32_t revents, void *user)
 	return 0;
 }
 
+void mpib_client_push(struct mpib_client *client, const struct mpib_admin_event *event)
+{
+	if (client->n_events == MPIB_CLIENT_EVENTS || client->n_lost) {
+		/* The next turn of the loop finds a connection that is over. */
+		if (client->n_lost++ == 0)
+			(void)shutdown(client->fd, SHUT_RDWR);
+		return;
+	}
+
+	client->events[(client->first_event + client->n_events) % MPIB_CLIENT_EVENTS] = *event;
+	client->n_events++;
+	(void)set_events(client);
+}
+
 int mpib_client_start(struct mpib_client *client, sd_event *loop)
 {
 	int r = sd_event_add_io(loop, &client->io, client->fd, EPOLLIN, on_io, client);
@@ -265,7 +283,7 @@ int mpib_client_start(struct mpib_client *client, sd_event *loop)
 	if (r < 0)
 		return r;
 
-	client->events = EPOLLIN;
+	client->watched = EPOLLIN;
 	(void)sd_event_source_set_description(client->io, "client");
 	return sd_event_now(loop, CLOCK_MONOTONIC, &client->active_usec) < 0 ? -EINVAL : 0;
 }
@@ -279,6 +297,7 @@ struct mpib_client *mpib_client_free(struct mpib_client *client)
 	if (client->fd >= 0)
 		(void)close(client->fd);
 	free(client->changes);
+	free(client->events);
 	free(client);
 	return NULL;
 }

@@ -23,6 +23,8 @@ struct mpib_client_ops {
 	 * free. */
 	int (*reload)(void *user, struct mpib_flow_change **ret_changes, uint32_t *ret_n,
 		      struct mpib_cause *cause);
+	/* True where one more may watch. */
+	bool (*may_monitor)(void *user);
 	/* The connection is over: free the client. */
 	void (*closed)(void *user, struct mpib_client *client);
 };
@@ -41,9 +43,9 @@ struct mpib_client {
 	void *ops_user;
 	sd_event_source *io;
 	int fd;
-	bool eof;	 /* nothing more will be read */
-	bool closing;	 /* close when the answers are out */
-	uint32_t events; /* what epoll watches */
+	bool eof;	  /* nothing more will be read */
+	bool closing;	  /* close when the answers are out */
+	uint32_t watched; /* by epoll */
 
 	size_t n_in;
 	size_t n_out;
@@ -57,9 +59,20 @@ struct mpib_client {
 	struct mpib_flow_change *changes; /* of a reload */
 	uint32_t n_changes;
 
+	struct mpib_admin_event *events; /* a monitor's queue, NULL for any other client */
+	uint32_t first_event;		 /* a ring of MPIB_CLIENT_EVENTS */
+	uint32_t n_events;
+	uint32_t n_lost; /* not 0: too slow, on its way out */
+
 	uint8_t in[4096];
 	uint8_t out[16384];
 };
+
+/* Events that wait for a monitor. More than the journal writes in one burst. */
+#define MPIB_CLIENT_EVENTS 1200u
+
+/* Queues an event for a monitor; one whose queue is full is cut off. */
+void mpib_client_push(struct mpib_client *client, const struct mpib_admin_event *event);
 
 /* Starts watching @fd, which the client owns from now on (also on failure). */
 int mpib_client_start(struct mpib_client *client, sd_event *loop);

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/macros.h"
@@ -301,6 +303,47 @@ static void dump_text(struct mpib_client *client)
 	put_records(client, &record, sizeof(record), 1);
 }
 
+void mpib_client_put_events(struct mpib_client *client)
+{
+	struct mpib_admin_event records[(MPIB_ADMIN_FRAME_MAX - sizeof(struct mpib_admin_records)) /
+					sizeof(struct mpib_admin_event)];
+	size_t count = 0;
+
+	while (client->n_events && count < MPIB_ARRAY_SIZE(records)) {
+		records[count++] = client->events[client->first_event];
+		client->first_event = (client->first_event + 1) % MPIB_CLIENT_EVENTS;
+		client->n_events--;
+	}
+	put_records(client, records, sizeof(records[0]), count);
+}
+
+static void admin_monitor(struct mpib_client *client)
+{
+	struct mpib_admin_event event = { .priority = LOG_INFO, .name = "monitor" };
+	struct timespec now = { 0 };
+
+	if (client->events) {
+		put_end(client, MPIB_ADMIN_FAILED, "this connection watches already");
+		return;
+	}
+	if (!client->ops->may_monitor(client->ops_user)) {
+		put_end(client, MPIB_ADMIN_FAILED, "too many watch already");
+		return;
+	}
+	client->events = calloc(MPIB_CLIENT_EVENTS, sizeof(*client->events));
+	if (!client->events) {
+		put_end(client, MPIB_ADMIN_FAILED, "the agent is out of memory");
+		return;
+	}
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	event.usec = (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+	(void)snprintf(event.text, sizeof(event.text), "watching: %u flows in %u slots",
+		       mpib_registry_n_flows(client->flows->registry),
+		       mpib_registry_entries(client->flows->registry));
+	mpib_client_push(client, &event);
+}
+
 void mpib_client_dump(struct mpib_client *client)
 {
 	switch (client->dump) {
@@ -361,6 +404,9 @@ void mpib_client_admin(struct mpib_client *client, uint8_t type, const uint8_t *
 		break;
 	case MPIB_ADMIN_POLICY:
 		admin_policy(client);
+		break;
+	case MPIB_ADMIN_MONITOR:
+		admin_monitor(client);
 		break;
 	default:
 		mpib_client_answer(client, type, MPIB_STATUS_INVALID, 0);

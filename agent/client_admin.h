@@ -17,6 +17,8 @@ void mpib_client_answer(struct mpib_client *client, uint8_t request_type, uint8_
 /* Handles one whole frame of a type that is no registration. The output has room for
  * MPIB_ADMIN_FRAME_MAX bytes. */
 void mpib_client_admin(struct mpib_client *client, uint8_t type, const uint8_t *frame, size_t len);
+/* Appends a frame of events that wait. */
+void mpib_client_put_events(struct mpib_client *client);
 /* Appends the next frame of the dump that is going on (client->dump), or its end. */
 void mpib_client_dump(struct mpib_client *client);
 

@@ -23,6 +23,8 @@ static const struct {
 	{ "explain", "FLOW", mpib_ctl_explain,
 	  "what each rule gives a flow, and which is in force" },
 	{ "policy", "", mpib_ctl_policy, "the policy in force, defaults included" },
+	{ "monitor", "", mpib_ctl_monitor, "events as they happen, see --count" },
+	{ "metrics", "", mpib_ctl_metrics, "OpenMetrics text, see --output" },
 	{ "doctor", "", mpib_ctl_doctor, "what to mend before a job runs; for prologs, too" },
 	{ "set", "FLOW SHARE", mpib_ctl_set, "give a flow a share above the policy, see --for" },
 	{ "unset", "FLOW", mpib_ctl_unset, "end that: the policy holds again" },
@@ -48,6 +50,10 @@ static const struct {
 	{ { "root", required_argument, NULL, 'r' },
 	  "DIR",
 	  "doctor: look at sysfs and devices below DIR instead of /" },
+	{ { "count", required_argument, NULL, 'n' }, "N", "monitor: end after N events" },
+	{ { "output", required_argument, NULL, 'o' },
+	  "FILE",
+	  "metrics: put FILE in place, whole, instead of printing" },
 	{ { "version", no_argument, NULL, 'V' }, "", "print the version and exit" },
 	{ { "help", no_argument, NULL, 'h' }, "", "print this and exit" },
 };
@@ -81,10 +87,10 @@ static int run(struct mpib_ctl *ctl, enum mpib_ctl_exit (*command)(struct mpib_c
 
 	ctl->output = output;
 	code = command(ctl);
-	if (code != MPIB_CTL_OK && !ctl->answered) {
+	if (code != MPIB_CTL_OK && ctl->cause.text[0])
 		(void)fprintf(stderr, "mpibctl: %s\n", ctl->cause.text);
+	if ((code != MPIB_CTL_OK && !ctl->answered) || ctl->printed)
 		return code;
-	}
 
 	r = mpib_output_print(output, ctl->json, stdout);
 	if (r < 0) {
@@ -129,6 +135,19 @@ static int dispatch(struct mpib_ctl *ctl, int argc, char *argv[])
 	return MPIB_CTL_USAGE;
 }
 
+/* 1..1000000000; 0 and a line where it is none. */
+static unsigned long parse_count(const char *text)
+{
+	char *end;
+	unsigned long count = strtoul(text, &end, 10);
+
+	if (*text >= '0' && *text <= '9' && !*end && count >= 1 && count <= 1000000000)
+		return count;
+
+	(void)fprintf(stderr, "mpibctl: --count %s is no count, write 1 or more\n", text);
+	return 0;
+}
+
 int main(int argc, char *argv[])
 {
 	struct option longs[MPIB_ARRAY_SIZE(options) + 1] = { 0 };
@@ -155,6 +174,14 @@ int main(int argc, char *argv[])
 			break;
 		case 'r':
 			ctl.root = optarg;
+			break;
+		case 'n':
+			ctl.count = parse_count(optarg);
+			if (!ctl.count)
+				return MPIB_CTL_USAGE;
+			break;
+		case 'o':
+			ctl.file = optarg;
 			break;
 		case 'V':
 			(void)puts("mpibctl " MPIB_VERSION);

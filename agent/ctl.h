@@ -33,6 +33,11 @@ struct mpib_ctl {
 	struct mpib_output *output;
 	struct mpib_cause cause;
 	struct mpib_admin_status status; /* where a command needs it for more than to print it */
+	const char *file;		 /* of --output, or NULL */
+	unsigned long count;		 /* of --count, 0: no end */
+	void *collected;		 /* what take functions of a command fill */
+	bool stop;			 /* enough records */
+	bool printed;			 /* the command wrote by itself what there is to write */
 	bool answered;			 /* the output is to be printed whatever the exit code */
 };
 
@@ -45,6 +50,8 @@ enum mpib_ctl_exit mpib_ctl_reload(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_explain(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_policy(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_doctor(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_metrics(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_monitor(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_set(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_unset(struct mpib_ctl *ctl);
 

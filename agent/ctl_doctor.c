@@ -188,6 +188,7 @@ enum mpib_ctl_exit mpib_ctl_doctor(struct mpib_ctl *ctl)
 	mpib_doctor_agent(&doctor);
 
 	ctl->answered = true;
+	ctl->cause.text[0] = '\0'; /* of a question that failed: it is a finding */
 	return doctor.worst == MPIB_DOCTOR_FAIL	  ? MPIB_CTL_FAILURE
 	       : doctor.worst == MPIB_DOCTOR_WARN ? MPIB_CTL_WARNING
 						  : MPIB_CTL_OK;

@@ -31,13 +31,13 @@ static void take_flow(struct mpib_ctl *ctl, const void *record)
 	mpib_output_note(out, "SUP", mpib_share_format(f.share, percent));
 	mpib_output_text(out, "rule", NULL, mpib_rule_name((enum mpib_rule)f.rule));
 	mpib_output_number(out, "rule_line", NULL, f.line);
-	mpib_output_number(out, "seconds_left", NULL, f.seconds);
 	mpib_output_note(out, "RULE", rule);
 	mpib_output_text(out, "src_island", "FROM", f.src_island);
 	mpib_output_text(out, "dst_island", "TO", f.dst_island);
 	mpib_output_number(out, "connections", "CONNECTIONS", f.registrations);
 	mpib_output_number(out, "uid", "UID", f.uid);
 	mpib_output_number(out, "pid", "PID", f.pid > 0 ? (uint64_t)f.pid : 0);
+	mpib_output_number(out, "seconds_left", NULL, f.seconds);
 }
 
 enum mpib_ctl_exit mpib_ctl_flows(struct mpib_ctl *ctl)

@@ -198,5 +198,7 @@ enum mpib_ctl_exit mpib_ctl_ask(struct mpib_ctl *ctl, enum mpib_admin_type reque
 			    : -EBADMSG;
 		if (r < 0)
 			return mpib_ctl_fail(ctl, r, "answer of the agent");
+		if (ctl->stop)
+			return MPIB_CTL_OK;
 	}
 }

@@ -31,6 +31,8 @@ struct mpib_journal {
 	uint32_t held_back[MPIB_EVENT_MAX]; /* of this window */
 	uint64_t written;
 	uint64_t suppressed;
+	mpib_journal_listener listener;
+	void *listener_user;
 };
 
 static const struct {
@@ -187,8 +189,31 @@ static void add_slot(struct entry *entry, uint32_t index, const struct mpib_slot
 	add(entry, "MPIB_RULE=%s", mpib_rule_name(slot->verdict.rule));
 }
 
+static const char *entry_flow(const struct entry *entry)
+{
+	static const char name[] = "MPIB_FLOW=";
+
+	for (int n = 0; n < entry->n_fields; n++) {
+		const char *field = entry->fields[n].iov_base;
+
+		if (strncmp(field, name, sizeof(name) - 1) == 0)
+			return field + sizeof(name) - 1;
+	}
+
+	return "";
+}
+
+void mpib_journal_listen(struct mpib_journal *journal, mpib_journal_listener listener, void *user)
+{
+	journal->listener = listener;
+	journal->listener_user = user;
+}
+
 static void emit(struct mpib_journal *journal, const struct entry *entry)
 {
+	if (journal->listener)
+		journal->listener(journal->listener_user, entry->event, entry->priority,
+				  entry_flow(entry), entry->message);
 	journal->written++;
 	if (journal->to_journal)
 		(void)sd_journal_sendv(entry->fields, entry->n_fields);

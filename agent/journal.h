@@ -44,6 +44,11 @@ const char *mpib_event_message_id(enum mpib_event event);
 
 /* Time comes from @now_usec (monotonic), so that tests own it. -ENOMEM. */
 int mpib_journal_new(uint64_t (*now_usec)(void), struct mpib_journal **ret);
+/* Told of each entry that is written; @flow is "" where the entry is about none. It must not write
+ * entries itself. NULL: nobody. */
+typedef void (*mpib_journal_listener)(void *user, enum mpib_event event, int priority,
+				      const char *flow, const char *message);
+void mpib_journal_listen(struct mpib_journal *journal, mpib_journal_listener listener, void *user);
 /* Says what is still only counted. */
 struct mpib_journal *mpib_journal_free(struct mpib_journal *journal);
 

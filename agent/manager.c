@@ -37,6 +37,7 @@ struct mpib_manager {
 	struct mpib_server *server;
 	uint64_t watchdog_usec; /* period of the signs of life, 0: none wanted */
 	uint64_t watchdog_due;
+	uint64_t beat_usec;   /* monotonic: the latest heartbeat */
 	uint64_t start_usec;  /* since the epoch */
 	uint64_t policy_usec; /* likewise */
 	uint64_t n_reloads;
@@ -111,6 +112,9 @@ static void on_status(void *user, struct mpib_admin_status *ret)
 		.reloads_refused = m->n_reloads_refused,
 		.entries_written = mpib_journal_written(m->journal),
 		.entries_suppressed = mpib_journal_suppressed(m->journal),
+		.beat_age_usec = monotonic_usec() - m->beat_usec,
+		.monitors = mpib_server_n_monitors(m->server),
+		.monitors_dropped = mpib_server_n_monitors_dropped(m->server),
 		.version = MPIB_VERSION,
 	};
 	(void)snprintf(ret->config, sizeof(ret->config), "%s", m->args.config);
@@ -197,6 +201,7 @@ static int on_beat(sd_event_source *source, uint64_t usec, void *user)
 	uint64_t next = usec + BEAT_USEC;
 
 	mpib_hints_beat(m->hints);
+	m->beat_usec = now;
 	mpib_flows_tick(&m->flows);
 	mpib_server_tick(m->server);
 	mpib_journal_tick(m->journal);
@@ -401,6 +406,7 @@ static int start_serving(struct mpib_manager *m, enum mpib_agent_exit *ret_exit,
 
 static void announce(struct mpib_manager *m)
 {
+	m->beat_usec = monotonic_usec();
 	m->start_usec = clock_usec(CLOCK_REALTIME);
 	m->policy_usec = m->start_usec;
 	m->watchdog_usec = mpib_notify_watchdog_usec();

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <systemd/sd-daemon.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/process.h"
@@ -64,6 +65,8 @@ struct mpib_server {
 	uint32_t budget; /* clients and watched processes together */
 	uint64_t limit_said_usec;
 	uint64_t n_limited; /* not said yet */
+	uint32_t n_monitors;
+	uint64_t n_monitors_dropped;
 };
 
 uint32_t mpib_server_n_clients(const struct mpib_server *server)
@@ -82,6 +85,82 @@ static uint64_t now_usec(const struct mpib_server *server)
 
 	(void)sd_event_now(server->loop, CLOCK_MONOTONIC, &now);
 	return now;
+}
+
+/* ---- monitors ------------------------------------------------------------------------------- */
+
+/* Each holds a queue of half a megabyte. */
+#define MONITORS_MAX 32u
+
+static uint32_t count_monitors(const struct mpib_server *server)
+{
+	const struct mpib_client *client;
+	uint32_t count = 0;
+
+	LIST_FOREACH(client, &server->clients, all)
+	{
+		count += client->events != NULL;
+	}
+
+	return count;
+}
+
+static bool on_client_may_monitor(void *user)
+{
+	struct mpib_server *server = user;
+
+	/* The one who asks isn't counted yet. */
+	server->n_monitors = count_monitors(server) + 1;
+	return server->n_monitors <= MONITORS_MAX;
+}
+
+static void on_entry(void *user, enum mpib_event event, int priority, const char *flow,
+		     const char *message)
+{
+	struct mpib_server *server = user;
+	struct mpib_admin_event record = { .priority = (uint32_t)priority };
+	struct mpib_client *client;
+	struct timespec now = { 0 };
+
+	if (!server->n_monitors)
+		return;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	record.usec = (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+	(void)snprintf(record.name, sizeof(record.name), "%s", mpib_event_name(event));
+	(void)snprintf(record.flow, sizeof(record.flow), "%s", flow);
+	(void)snprintf(record.text, sizeof(record.text), "%s", message);
+	LIST_FOREACH(client, &server->clients, all)
+	{
+		if (client->events)
+			mpib_client_push(client, &record);
+	}
+}
+
+uint32_t mpib_server_n_monitors(const struct mpib_server *server)
+{
+	return count_monitors(server);
+}
+
+uint64_t mpib_server_n_monitors_dropped(const struct mpib_server *server)
+{
+	return server->n_monitors_dropped;
+}
+
+/* After one has left the list. */
+static void monitor_gone(struct mpib_server *server, const struct mpib_client *client)
+{
+	struct mpib_cause text;
+
+	server->n_monitors = count_monitors(server);
+	if (!client->n_lost)
+		return;
+
+	server->n_monitors_dropped++;
+	(void)mpib_cause_set(&text, 0,
+			     "it watches events and reads too slowly: %u of them were lost",
+			     client->n_lost);
+	mpib_journal_client(server->flows->journal, client->pid, client->uid, text.text);
 }
 
 /* ---- limits --------------------------------------------------------------------------------- */
@@ -300,6 +379,8 @@ static void drop_client(struct mpib_server *server, struct mpib_client *client)
 
 	LIST_REMOVE(client, all);
 	server->n_clients--;
+	if (client->events)
+		monitor_gone(server, client);
 	client->user->clients--;
 	mpib_registry_user_put(client->user);
 	(void)mpib_client_free(client);
@@ -336,6 +417,7 @@ static int on_client_reload(void *user, struct mpib_flow_change **ret_changes, u
 static const struct mpib_client_ops client_ops = {
 	.status = on_client_status,
 	.reload = on_client_reload,
+	.may_monitor = on_client_may_monitor,
 	.closed = on_client_closed,
 };
 
@@ -519,6 +601,7 @@ int mpib_server_new(sd_event *loop, struct mpib_flows *flows, const struct mpib_
 	server->fd = -1;
 	server->dir_fd = -1;
 	server->budget = descriptor_budget();
+	mpib_journal_listen(flows->journal, on_entry, server);
 	LIST_INIT(&server->clients);
 	LIST_INIT(&server->watches);
 	*ret = server;
@@ -546,6 +629,7 @@ struct mpib_server *mpib_server_free(struct mpib_server *server)
 		unwatch(watch);
 	}
 
+	mpib_journal_listen(server->flows->journal, NULL, NULL);
 	(void)sd_event_source_unref(server->io);
 	if (server->dir_fd >= 0 &&
 	    fstatat(server->dir_fd, MPIB_SOCKET_NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -38,6 +38,8 @@ int mpib_server_adopt(struct mpib_server *server, const struct mpib_adopt_record
 /* About once a second: ends a pause, closes idle connections where room is short. */
 void mpib_server_tick(struct mpib_server *server);
 
+uint32_t mpib_server_n_monitors(const struct mpib_server *server);
+uint64_t mpib_server_n_monitors_dropped(const struct mpib_server *server);
 uint32_t mpib_server_n_clients(const struct mpib_server *server);
 uint32_t mpib_server_max_clients(const struct mpib_server *server);
 
