@@ -9,7 +9,8 @@ plugin=$2
 name=$3
 work=$(mktemp -d)
 listener=
-trap 'if [ -n "$listener" ]; then kill "$listener" 2>/dev/null; wait; fi; rm -rf "$work"' EXIT
+# shellcheck disable=SC2046
+trap 'kill -KILL $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT
 
 die() {
 	echo "$name: $*"
@@ -20,17 +21,41 @@ die() {
 	exit 1
 }
 
+# wait_for FILE TEXT WHAT: until the text stands in the file; bounded
+wait_for() {
+	for _ in $(seq 600); do
+		grep -q -e "$2" "$work/$1" 2>/dev/null && return
+		sleep 0.1
+	done
+	die "$3"
+}
+
 # Starts the waiting side and learns its port.
 start_listener() {
+	# emptied here and not by the child, which may run late: an older listener's port is in it
+	: >"$work/listener"
 	"$netperf" --plugin "$plugin" --listen 0 --bind 127.0.0.1 --json "$@" \
 		>"$work/listener" 2>"$work/listener.err" &
 	listener=$!
-	for _ in $(seq 600); do
-		port=$(sed -n 's/.*"event":"ready","port":\([0-9]*\).*/\1/p' "$work/listener")
-		[ -n "$port" ] && return
-		sleep 0.05
+	wait_for listener '"event":"ready".*}' "the listener did not become ready"
+	port=$(ready_port listener)
+}
+
+# ready_port FILE: the port that a waiting program has told
+ready_port() {
+	sed -n 's/.*"event":"ready","port":\([0-9]*\).*/\1/p' "$work/$1"
+}
+
+# The end of the waiting side, whose own watchdog speaks first; $listener_rc.
+wait_listener() {
+	for _ in $(seq 1500); do
+		kill -0 "$listener" 2>/dev/null || break
+		sleep 0.1
 	done
-	die "the listener did not become ready"
+	kill -0 "$listener" 2>/dev/null && die "the listener does not end"
+	wait "$listener"
+	listener_rc=$?
+	listener=
 }
 
 # Runs the connecting side; $connector_rc and $listener_rc.
@@ -38,9 +63,7 @@ run_pair() {
 	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json "$@" \
 		>"$work/connector" 2>"$work/connector.err"
 	connector_rc=$?
-	wait "$listener"
-	listener_rc=$?
-	listener=
+	wait_listener
 }
 
 # want CONNECTOR_RC LISTENER_RC
@@ -149,8 +172,8 @@ stranger)
 fakelisten)
 	"$netperf" fakelisten --port 0 --kind garbage --hold 1 >"$work/fake" &
 	listener=$!
-	sleep 0.5
-	fake=$(sed -n 's/.*"port":\([0-9]*\).*/\1/p' "$work/fake")
+	wait_for fake '"event":"ready".*}' "fakelisten did not become ready"
+	fake=$(ready_port fake)
 	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$fake" verify --timeout 5 \
 		>"$work/out" 2>&1
 	[ $? = 1 ] || die "garbage as a peer is not exit 1"
@@ -172,24 +195,25 @@ loop)
 expect-error)
 	# the listener receives, and has the fault that it expects
 	export NETPERF_LOOPBACK_FAULT=error
-	start_listener --expect-error 5
+	start_listener --expect-error 30
 	export -n NETPERF_LOOPBACK_FAULT
-	run_pair bw --seconds 5
+	run_pair bw --seconds 30
 	want 1 0
 	expect_field listener expected_error true
 	above listener error_after_start_s 0
 	# none comes where none is
 	start_listener
-	run_pair --expect-error 2 bw --seconds 1
+	run_pair --expect-error 30 bw --seconds 1
 	want 1 0
 	said "without the error"
 	;;
 peer-killed)
 	start_listener
-	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json --expect-error 10 \
+	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json --expect-error 30 \
 		bw --seconds 60 >"$work/connector" 2>"$work/connector.err" &
 	connector=$!
-	sleep 2
+	wait_for connector '"event":"connected"' "no connection"
+	sleep 1 # some data
 	kill -KILL "$listener"
 	listener=
 	wait $connector || die "the death of the peer was not seen as the expected error"
@@ -200,13 +224,12 @@ stopped)
 	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json bw --seconds 60 \
 		>"$work/connector" 2>"$work/connector.err" &
 	connector=$!
-	sleep 1
+	wait_for connector '"event":"connected"' "no connection"
+	wait_for listener '"event":"connected"' "no connection"
 	kill -TERM "$connector"
 	wait $connector
 	connector_rc=$?
-	wait "$listener"
-	listener_rc=$?
-	listener=
+	wait_listener
 	want 1 1
 	said "stopped by signal 15"
 	;;
@@ -228,9 +251,10 @@ handle-override)
 	"$netperf" fakelisten --port 0 --kind silent >"$work/fake" &
 	fake_pid=$!
 	start_listener
-	fake=$(sed -n 's/.*"port":\([0-9]*\).*/\1/p' "$work/fake")
+	wait_for fake '"event":"ready".*}' "fakelisten did not become ready"
+	fake=$(ready_port fake)
 	run_pair --handle-override "$(printf '%04x@4' "$fake")" verify --sizes 64 --no-both \
-		--comms 1 --timeout 2
+		--comms 1 --timeout 5
 	kill "$fake_pid"
 	wait "$fake_pid"
 	want 1 3
