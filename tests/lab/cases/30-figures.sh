@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# grounds: lab fabric
 # nodes: 2
 # limit: 420
 # What fusing two rails is worth. The sender's rails are limited by netem, so that the wire is the
@@ -11,7 +10,7 @@
 speed() {
 	agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = $2"
 	agent_reload 1
-	perf "$1" 1 2 "$ADVANCED" bw --size 1M --window 8 --seconds "$(lasting 12)" --warmup "$(lasting 3)"
+	perf "$1" 1 2 "$ADVANCED" bw --size 1M --window 8 --seconds 12 --warmup 3
 	perf_result "$1" .mbps
 }
 

@@ -167,14 +167,3 @@ nic_packets() {
 nic_resent() {
 	echo 0
 }
-
-# limit_rails N SOUT-MBIT SUP-MBIT: five times as fast as asked, for figures that take less time.
-limit_rails() {
-	fabricctl rate "$1/sout" $(($2 * 5 * 125000))
-	fabricctl rate "$1/sup" $(($3 * 5 * 125000))
-}
-
-unlimit_rails() {
-	fabricctl rate "$1/sout" 0
-	fabricctl rate "$1/sup" 0
-}

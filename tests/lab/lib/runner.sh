@@ -44,7 +44,7 @@ case_prepare() {
 	for n in $(case_nodes); do
 		want="/lab/rails $(sout "$n") $(sup "$n")"
 		[ "$(cat "$LAB_STATE/rails.$n" 2>/dev/null)" = "$want" ] && want=true
-		guest "$n" -- "/lab/reset; $want" &
+		guest "$n" -t 300 -- "/lab/reset; $want" &
 		jobs+=($!)
 		[ "$want" = true ] || echo "$want" >"$LAB_STATE/rails.$n"
 		case $CASE_SUP in
