@@ -143,6 +143,12 @@ struct mpib_admin_flow {
 	uint32_t seconds;	/* the override's time left, 0: no end, or none */
 	char src_island[MPIB_ISLAND_NAME_MAX];
 	char dst_island[MPIB_ISLAND_NAME_MAX];
+	/* by the counters of its processes; index 0 is SOUT, 1 is SUP */
+	uint64_t sent[2];
+	uint64_t received[2];
+	uint64_t sent_rate[2]; /* bytes a second, in the latest */
+	uint64_t received_rate[2];
+	uint64_t moved_usec; /* when the latest byte was seen, since the epoch; 0: none yet */
 };
 
 struct mpib_admin_change {
@@ -160,7 +166,7 @@ _Static_assert(sizeof(struct mpib_admin_rule) == 32 + 64, "rule record");
 _Static_assert(sizeof(struct mpib_admin_event) == 512, "event record");
 _Static_assert(sizeof(struct mpib_admin_text) == 1024, "text record");
 _Static_assert(sizeof(struct mpib_admin_status) == 48 + 96 + 16 + 512, "status record");
-_Static_assert(sizeof(struct mpib_admin_flow) == 40 + 64, "flow record");
+_Static_assert(sizeof(struct mpib_admin_flow) == 40 + 64 + 72, "flow record");
 _Static_assert(sizeof(struct mpib_admin_change) == 20, "change record");
 
 #endif

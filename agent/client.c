@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/client_admin.h"
+#include "agent/traffic.h"
 #include "common/wire.h"
 
 size_t mpib_client_room(const struct mpib_client *client)
@@ -70,6 +71,23 @@ static void handle_deregister(struct mpib_client *client, const struct mpib_wire
 	mpib_client_answer(client, MPIB_MSG_DEREGISTER, status, 0);
 }
 
+static void handle_counters(struct mpib_client *client, const uint8_t *frame, size_t len)
+{
+	uint8_t status = MPIB_STATUS_INVALID;
+	struct mpib_msg_counters message;
+
+	if (len == sizeof(message) && client->passed_fd >= 0 && !client->peer->dead) {
+		memcpy(&message, frame, sizeof(message));
+		if (mpib_traffic_take(client->flows->registry, client->peer, client->passed_fd,
+				      message.size) == 0)
+			status = MPIB_STATUS_OK;
+	}
+	if (client->passed_fd >= 0)
+		(void)close(client->passed_fd);
+	client->passed_fd = -1;
+	mpib_client_answer(client, MPIB_MSG_COUNTERS, status, 0);
+}
+
 static void handle_frame(struct mpib_client *client, const uint8_t *frame, size_t len)
 {
 	struct mpib_wire_msg msg;
@@ -79,6 +97,8 @@ static void handle_frame(struct mpib_client *client, const uint8_t *frame, size_
 		handle_register(client, &msg);
 	else if (r == 0)
 		handle_deregister(client, &msg);
+	else if (r == -ENOTSUP && msg.type == MPIB_MSG_COUNTERS)
+		handle_counters(client, frame, len);
 	else if (r == -ENOTSUP)
 		mpib_client_admin(client, msg.type, frame, len);
 	else
@@ -163,22 +183,52 @@ static bool take_frames(struct mpib_client *client)
 	return full;
 }
 
+/* A descriptor comes with the last message of a read; a COUNTERS message takes it, and it waits for
+ * no other. */
+static void keep_descriptor(struct mpib_client *client, struct msghdr *message)
+{
+	const struct cmsghdr *header = CMSG_FIRSTHDR(message);
+
+	if (!header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
+	    header->cmsg_len < CMSG_LEN(sizeof(int)))
+		return;
+
+	if (client->passed_fd >= 0)
+		(void)close(client->passed_fd);
+	memcpy(&client->passed_fd, CMSG_DATA(header), sizeof(int));
+}
+
 /* 0, or a negative errno that ends the connection. */
 static int read_some(struct mpib_client *client)
 {
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec part = {
+		.iov_base = client->in + client->n_in,
+		.iov_len = sizeof(client->in) - client->n_in,
+	};
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		/* room for one descriptor: the kernel closes what is more */
+		.msg_controllen = CMSG_LEN(sizeof(int)),
+	};
 	ssize_t n;
 
 	if (client->eof || client->n_in == sizeof(client->in))
 		return 0;
 
-	n = recv(client->fd, client->in + client->n_in, sizeof(client->in) - client->n_in,
-		 MSG_DONTWAIT);
+	n = recvmsg(client->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	if (n == 0)
 		client->eof = true;
 
 	client->n_in += (size_t)n;
+	keep_descriptor(client, &message);
 	return 0;
 }
 
@@ -296,6 +346,8 @@ struct mpib_client *mpib_client_free(struct mpib_client *client)
 	(void)sd_event_source_unref(client->io);
 	if (client->fd >= 0)
 		(void)close(client->fd);
+	if (client->passed_fd >= 0)
+		(void)close(client->passed_fd);
 	free(client->changes);
 	free(client->events);
 	free(client);

@@ -43,6 +43,7 @@ struct mpib_client {
 	void *ops_user;
 	sd_event_source *io;
 	int fd;
+	int passed_fd;	  /* that came along with what was read, or -1 */
 	bool eof;	  /* nothing more will be read */
 	bool closing;	  /* close when the answers are out */
 	uint32_t watched; /* by epoll */

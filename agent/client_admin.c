@@ -83,6 +83,13 @@ static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *re
 		.pid = reg ? reg->peer->pid : 0,
 		.seconds = seconds_left(flows, &slot->verdict, slot->src_be, slot->dst_be),
 	};
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		record->sent[rail] = slot->bytes.sent[rail];
+		record->received[rail] = slot->bytes.received[rail];
+		record->sent_rate[rail] = slot->rate.sent[rail];
+		record->received_rate[rail] = slot->rate.received[rail];
+	}
+	record->moved_usec = slot->moved_usec;
 	memcpy(record->src_island, slot->verdict.src_island, sizeof(record->src_island));
 	memcpy(record->dst_island, slot->verdict.dst_island, sizeof(record->dst_island));
 }

@@ -19,6 +19,7 @@ static const struct {
 } commands[] = {
 	{ "status", "", mpib_ctl_status, "the agent's health and counts" },
 	{ "flows", "", mpib_ctl_flows, "flows of this host, their shares and rules" },
+	{ "top", "", mpib_ctl_top, "the same each second, see --count" },
 	{ "hints", "", mpib_ctl_hints, "the hint table as plugins read it (no agent needed)" },
 	{ "explain", "FLOW", mpib_ctl_explain,
 	  "what each rule gives a flow, and which is in force" },
@@ -50,7 +51,9 @@ static const struct {
 	{ { "root", required_argument, NULL, 'r' },
 	  "DIR",
 	  "doctor: look at sysfs and devices below DIR instead of /" },
-	{ { "count", required_argument, NULL, 'n' }, "N", "monitor: end after N events" },
+	{ { "count", required_argument, NULL, 'n' },
+	  "N",
+	  "monitor, top: end after N events, or looks" },
 	{ { "output", required_argument, NULL, 'o' },
 	  "FILE",
 	  "metrics: put FILE in place, whole, instead of printing" },

@@ -44,6 +44,7 @@ struct mpib_ctl {
 /* One command a file; each returns an exit code. */
 enum mpib_ctl_exit mpib_ctl_status(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_flows(struct mpib_ctl *ctl);
+enum mpib_ctl_exit mpib_ctl_top(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_hints(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_check(struct mpib_ctl *ctl);
 enum mpib_ctl_exit mpib_ctl_reload(struct mpib_ctl *ctl);

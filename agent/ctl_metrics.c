@@ -112,6 +112,27 @@ static void print_status(FILE *out, const struct mpib_admin_status *status)
 	}
 }
 
+static void print_traffic(FILE *out, const struct flow_list *list)
+{
+	static const char *const rails[2] = { "sout", "sup" };
+	char flow[MPIB_FLOW_TEXT_MAX];
+
+	print_head(out, "mpib_flow_bytes", "counter",
+		   "Payload of the flow, by its processes' counters.");
+	for (size_t n = 0; n < list->count; n++) {
+		const struct mpib_admin_flow *f = &list->flows[n];
+
+		(void)mpib_flow_format(f->src_be, f->dst_be, flow);
+		for (unsigned int rail = 0; rail < 2; rail++)
+			(void)fprintf(out,
+				      "mpib_flow_bytes_total{flow=\"%s\",rail=\"%s\",direction="
+				      "\"sent\"} %" PRIu64 "\nmpib_flow_bytes_total{flow=\"%s\","
+				      "rail=\"%s\",direction=\"received\"} %" PRIu64 "\n",
+				      flow, rails[rail], f->sent[rail], flow, rails[rail],
+				      f->received[rail]);
+	}
+}
+
 static void print_flows(FILE *out, const struct flow_list *list)
 {
 	char flow[MPIB_FLOW_TEXT_MAX];
@@ -130,6 +151,7 @@ static void print_flows(FILE *out, const struct flow_list *list)
 			      mpib_flow_format(list->flows[n].src_be, list->flows[n].dst_be, flow),
 			      list->flows[n].registrations);
 
+	print_traffic(out, list);
 	print_head(out, "mpib_flows_unlisted", "gauge", "Flows beyond those with labels here.");
 	(void)fprintf(out, "mpib_flows_unlisted %zu\n", list->unlisted);
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "agent/config.h"
+#include "agent/traffic.h"
 #include "common/ipv4.h"
 
 static void match(const struct mpib_flows *flows, uint32_t src_be, uint32_t dst_be,
@@ -153,6 +154,7 @@ static void drop(struct mpib_flows *flows, struct mpib_reg *reg, const char *why
 {
 	uint32_t index = reg->slot;
 
+	mpib_traffic_look(flows->registry, reg->peer);
 	mpib_journal_deregister(flows->journal, reg, mpib_registry_slot(flows->registry, index),
 				why);
 	forget(flows, reg);

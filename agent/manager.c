@@ -18,6 +18,7 @@
 #include "agent/journal.h"
 #include "agent/notify.h"
 #include "agent/server.h"
+#include "agent/traffic.h"
 #include "common/cleanup.h"
 
 #define BEAT_USEC 1000000u
@@ -201,6 +202,8 @@ static int on_beat(sd_event_source *source, uint64_t usec, void *user)
 	uint64_t next = usec + BEAT_USEC;
 
 	mpib_hints_beat(m->hints);
+	mpib_traffic_look_all(m->registry);
+	mpib_traffic_rate(m->registry, now - m->beat_usec);
 	m->beat_usec = now;
 	mpib_flows_tick(&m->flows);
 	mpib_server_tick(m->server);

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/cleanup.h"
 
@@ -207,6 +208,7 @@ struct mpib_peer *mpib_registry_peer_put(struct mpib_registry *registry, struct 
 
 	assert(LIST_EMPTY(&peer->regs));
 	mpib_registry_peer_bury(peer);
+	peer->counters = mpib_counter_map_free(peer->counters);
 	mpib_registry_user_put(peer->user);
 	registry->n_peers--;
 	free(peer);
@@ -246,6 +248,10 @@ static void bind_flow(struct mpib_registry *registry, struct mpib_slot *slot, ui
 {
 	slot->src_be = src_be;
 	slot->dst_be = dst_be;
+	memset(&slot->bytes, 0, sizeof(slot->bytes));
+	memset(&slot->rate, 0, sizeof(slot->rate));
+	memset(&slot->sampled, 0, sizeof(slot->sampled));
+	slot->moved_usec = 0;
 	LIST_INSERT_HEAD(flow_bucket(registry, src_be, dst_be), slot, bucket);
 }
 
@@ -500,4 +506,17 @@ bool mpib_registry_remove(struct mpib_registry *registry, struct mpib_reg *reg)
 	registry->n_flows--;
 	unbind_flow(registry, slot);
 	return true;
+}
+
+void mpib_registry_each_peer(struct mpib_registry *registry,
+			     void (*take)(void *user, struct mpib_peer *peer), void *user)
+{
+	struct mpib_peer *peer;
+
+	for (size_t n = 0; n < PEER_BUCKETS; n++) {
+		LIST_FOREACH(peer, &registry->peers[n], bucket)
+		{
+			take(user, peer);
+		}
+	}
 }

@@ -11,6 +11,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "agent/counter_map.h"
 #include "agent/policy.h"
 #include "common/mpib_agent_iface.h"
 
@@ -45,8 +46,9 @@ struct mpib_peer {
 	struct mpib_reg_list regs;
 	uint32_t n_regs;
 	unsigned int refs; /* connections and the watch; registrations don't count */
-	bool dead;	   /* its registrations are gone; nothing new is taken */
-	void *watch;	   /* owned by the server */
+	struct mpib_counter_map *counters; /* that it handed over, or NULL */
+	bool dead;			   /* its registrations are gone; nothing new is taken */
+	void *watch;			   /* owned by the server */
 };
 
 struct mpib_slot {
@@ -55,8 +57,13 @@ struct mpib_slot {
 	uint32_t dst_be; /* both 0: free */
 	struct mpib_reg_list regs;
 	uint32_t n_regs; /* 0 with addresses: orphan, kept for its flow until the slot is needed */
-	struct mpib_user *user;	     /* whose part of the table it counts to; NULL for an orphan */
-	struct mpib_verdict verdict; /* share in force and why; kept by flows.c */
+	struct mpib_user *user; /* whose part of the table it counts to; NULL for an orphan */
+	struct mpib_counter_bytes bytes;   /* moved by the flow's connections since the agent saw
+					    * their counters first */
+	struct mpib_counter_bytes rate;	   /* in the latest second, bytes a second */
+	struct mpib_counter_bytes sampled; /* what bytes was then */
+	uint64_t moved_usec;		   /* when bytes grew last, since the epoch; 0: never */
+	struct mpib_verdict verdict;	   /* share in force and why; kept by flows.c */
 };
 
 struct mpib_reg {
@@ -68,7 +75,8 @@ struct mpib_reg {
 	uint32_t slot;
 	uint32_t sup_src_be;
 	uint32_t sup_dst_be;
-	uint32_t record; /* where the state file holds it, or MPIB_RECORD_NONE */
+	struct mpib_counter_bytes seen; /* of its counters */
+	uint32_t record;		/* where the state file holds it, or MPIB_RECORD_NONE */
 };
 
 struct mpib_registry;
@@ -115,6 +123,10 @@ int mpib_registry_peer_new(struct mpib_registry *registry, pid_t pid, uint64_t s
 void mpib_registry_peer_bury(struct mpib_peer *peer);
 /* Drops a reference; the last one frees. A peer without references has no registrations. */
 struct mpib_peer *mpib_registry_peer_put(struct mpib_registry *registry, struct mpib_peer *peer);
+
+/* Calls @take for each living process that has a name. */
+void mpib_registry_each_peer(struct mpib_registry *registry,
+			     void (*take)(void *user, struct mpib_peer *peer), void *user);
 
 struct mpib_reg *mpib_registry_find(struct mpib_registry *registry, const struct mpib_peer *peer,
 				    uint32_t conn_id);

@@ -456,6 +456,7 @@ static int add_client(struct mpib_server *server, int fd, const struct ucred *cr
 	}
 
 	client->fd = fd;
+	client->passed_fd = -1;
 	client->pid = cred->pid;
 	client->uid = cred->uid;
 	client->flows = server->flows;
