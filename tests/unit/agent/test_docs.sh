@@ -4,7 +4,7 @@
 # none that isn't there. test_docs.sh DOCS AGENTD MPIBCTL
 set -euo pipefail
 
-docs=$1 agentd=$2 mpibctl=$3
+docs=$1 agentd=$2 mpibctl=$3 source=$1/..
 bad=0
 
 # Options as "--name" in a help text, as "Fl Fl name" in a page.
@@ -30,6 +30,24 @@ for key in $("$agentd" --check /dev/stdin 2>/dev/null </dev/null | sed -n 's/^\(
 	slots prefix_len intra inter share; do
 	grep -qE "^\.It Sy $key( |\$)" "$docs/mpib-agent.ini.5" || { echo "no key $key"; bad=1; }
 done
+
+# Each event that the agent can name is in the page and in the operators' table, with a catalog text.
+events=$(sed -n 's/.*\[MPIB_EVENT_[A-Z_]*\] = { "\([a-z-]*\)".*/\1/p' "$source/agent/journal.c")
+[ "$(echo "$events" | wc -l)" -ge 13 ] || { echo "events of journal.c not found"; bad=1; }
+listed=$(sed -n '/^Events are/,/\.$/p' "$docs/mpib-agentd.8" | tr -s ' ,.\n' '\n' |
+	grep -vxE 'Events|are|and|')
+diff <(echo "$events" | sort) <(echo "$listed" | sort) || { echo "events differ: mpib-agentd.8"; bad=1; }
+in_table=$(sed -n 's/^| `\([a-z-]*\)` |.*/\1/p' "$docs/operators.md")
+diff <(echo "$events" | sort) <(echo "$in_table" | sort) || { echo "events differ: operators.md"; bad=1; }
+[ "$(grep -c '^journalctl ' "$docs/operators.md")" -eq 10 ] || { echo "not ten queries"; bad=1; }
+
+# Each field of an entry is in the page, and each exit code of mpibctl.
+for field in $(grep -oE 'MPIB_[A-Z_]+=%' "$source/agent/journal.c" | tr -d '=%' | sort -u); do
+	grep -qE "^\.Sy $field( |\$)" "$docs/mpib-agentd.8" || { echo "no field $field"; bad=1; }
+done
+codes=$(sed -n 's/^\tMPIB_CTL_[A-Z_]* = \([0-9]*\).*/\1/p' "$source/agent/ctl.h")
+in_page=$(sed -n '/^\.Sh EXIT STATUS/,/^\.El/s/^\.It \([0-9]*\)$/\1/p' "$docs/mpibctl.1")
+diff <(echo "$codes") <(echo "$in_page") || { echo "exit codes differ"; bad=1; }
 
 for page in "$docs"/*.[1-8]; do
 	command -v groff >/dev/null || { echo "groff is missing: pages aren't formatted"; break; }
