@@ -120,7 +120,7 @@ verify-*)
 	;;
 bw)
 	start_listener
-	run_pair bw --size 256k --window 4 --seconds 2 --interval 0.5
+	run_pair bw --size 256k --window 4 --seconds 4 --interval 0.5
 	want 0 0
 	above connector tx_mbps 1
 	above listener rx_mbps 1
@@ -135,14 +135,14 @@ bw-check)
 	;;
 bw-latency)
 	start_listener
-	run_pair bw --size 8 --window 1 --seconds 1
+	run_pair bw --size 8 --window 1 --messages 1000
 	want 0 0
 	above connector latency_p50_us 0
 	above connector latency_p99_us 0
 	;;
 bw-both)
 	start_listener
-	run_pair bw --size 64k --window 32 --seconds 1 --both --comms 3
+	run_pair bw --size 64k --window 32 --messages 100 --both --comms 3
 	want 0 0
 	above connector tx_mbps 0
 	above connector rx_mbps 0
@@ -279,7 +279,7 @@ fault-*)
 	export NETPERF_LOOPBACK_FAULT=$fault
 	start_listener
 	case $fault in
-	edge) run_pair bw --size 10000 --seconds 1 ;;
+	edge) run_pair bw --size 10000 --messages 1000 ;;
 	stall | leak | sleep) run_pair verify "${quick[@]}" --timeout 3 --messages 600 ;;
 	*) run_pair verify "${quick[@]}" ;;
 	esac
