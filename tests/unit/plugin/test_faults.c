@@ -98,7 +98,7 @@ static int set_up(void **state)
 	(void)setenv("MPIB_MODE", "1", 1); /* both rails carry bytes */
 	(void)setenv("MPIB_AGENT_OPTIONAL", "1", 1);
 	(void)setenv("MPIB_AGENT_DIR", "/nonexistent/mpib", 1);
-	(void)setenv("MPIB_CONNECT_TIMEOUT_SEC", "2", 1);
+	(void)setenv("MPIB_CONNECT_TIMEOUT_SEC", "8", 1);
 	fake_set_max_msg(32768); /* the largest message is cut */
 	test_log_clear();
 	return scenario() == ncclSuccess && fake_live() == 0 ? 0 : -1;
@@ -106,15 +106,19 @@ static int set_up(void **state)
 
 static void expect_clean(const char *what, unsigned int at, unsigned int files)
 {
+	ncclResult_t r;
+
 	if (fake_live())
 		fail_msg("%s %u: %u objects are left", what, at, fake_live());
 	if (open_files() != files)
 		fail_msg("%s %u: %u files were open, now %u", what, at, files, open_files());
 	fake_fail(FAKE_LIST, 0, 0);
 	test_log_clear();
-	if (scenario() != ncclSuccess)
-		fail_msg("%s %u: the process is of no use afterwards: %s", what, at,
-			 test_log_state.text);
+	r = scenario();
+	if (r != ncclSuccess) {
+		print_error("%s", test_log_state.text);
+		fail_msg("%s %u: the process is of no use afterwards: %d", what, at, r);
+	}
 }
 
 /* A failed init, listen, connect, post or poll has to be told. The destructors' needs not, nor what
