@@ -54,14 +54,14 @@ static unsigned int helpers(void)
 /* One that was joined may show for a moment. Other threads are a sanitizer's. */
 static void expect_helpers(unsigned int want)
 {
-	for (unsigned int k = 0; k < 1000 && helpers() != want; k++)
+	for (unsigned int k = 0; k < 30000 && helpers() != want; k++)
 		(void)poll(NULL, 0, 1);
 	assert_int_equal(helpers(), want);
 }
 
 static void wait_for(atomic_uint *value, unsigned int want)
 {
-	for (unsigned int k = 0; k < 2000 && atomic_load(value) < want; k++)
+	for (unsigned int k = 0; k < 30000 && atomic_load(value) < want; k++)
 		(void)poll(NULL, 0, 1);
 	assert_true(atomic_load(value) >= want);
 }
@@ -191,7 +191,7 @@ static void test_no_callback_after_del_by_another(void **state)
 		fire(&a);
 		fire(&b);
 		mpib_watch_unlock();
-		for (unsigned int k = 0; k < 2000; k++) {
+		for (unsigned int k = 0; k < 30000; k++) {
 			if (atomic_load(&a.calls) + atomic_load(&b.calls))
 				break;
 			(void)poll(NULL, 0, 1);
