@@ -287,8 +287,13 @@ int agent_connect(const struct agent *agent)
 	(void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/agent.sock", agent->dir);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound)) < 0 ||
 	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &bound, sizeof(bound)) < 0 ||
-	    connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
-		return -errno;
+	    connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		int r = -errno;
+
+		if (fd >= 0)
+			(void)close(fd);
+		return r;
+	}
 	return fd;
 }
 
@@ -437,7 +442,7 @@ static void run_ctl(const struct agent *agent, uid_t uid, const char *const args
 	const char *argv[12] = { program("MPIBCTL"), "--dir", agent->dir };
 	unsigned int n = 3;
 	/* Opened before the user changes: the build may lie where others can't look. */
-	int fd = open(argv[0], O_RDONLY);
+	int fd = open(argv[0] ? argv[0] : "", O_RDONLY);
 
 	while (*args && n < 11)
 		argv[n++] = *args++;
