@@ -54,21 +54,35 @@ ready() {
 
 # start_listener [OPTION...]: the waiting side, on node 1; sets $port and $listener
 start_listener() {
+	# emptied here and not by the child, which may run late: an older listener's port is in it
+	: >"$work/listener"
 	MPIB_FABRIC_NODE=1 MPIB_AGENT_DIR=${agent_dir}1 \
 		"$NETPERF" --plugin "$PLUGIN" --listen 0 --bind 127.0.0.1 --json "$@" \
 		>"$work/listener" 2>"$work/listener.err" &
 	listener=$!
 	pids+=("$listener")
-	until_true 30 ready || die "the listener did not become ready"
+	until_true 60 ready || die "the listener did not become ready"
 }
 
 # start_connector [OPTION...] MODE...: on node 2, in the background; sets $connector
 start_connector() {
+	: >"$work/connector"
 	MPIB_FABRIC_NODE=2 MPIB_AGENT_DIR=${agent_dir}2 \
 		"$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$port" --json "$@" \
 		>"$work/connector" 2>"$work/connector.err" &
 	connector=$!
 	pids+=("$connector")
+}
+
+both_connected() {
+	grep -q '"event":"connected"' "$work/connector" &&
+		grep -q '"event":"connected"' "$work/listener"
+}
+
+# await_data: until both sides are connected, and a second more
+await_data() {
+	until_true 60 both_connected || die "no connection"
+	sleep 1
 }
 
 # finish: waits for both; sets $connector_rc and $listener_rc
@@ -132,7 +146,7 @@ launch_agent() {
 		>>"$work/agentd$1.log" 2>&1 &
 	eval "agent$1=$!"
 	pids+=($!)
-	until_true 10 test -S "$work/agent$1/agent.sock" ||
+	until_true 60 test -S "$work/agent$1/agent.sock" ||
 		die "the agent of node $1 did not start"
 }
 

@@ -15,7 +15,7 @@ strangers-*) # C16: whatever they send, the real peer connects fast
 	kind=${name#strangers-}
 	start_listener --print-ports
 	start_connector --connect-delay 2 verify --sizes 4096 --comms 1 --no-both
-	until_true 10 plugin_ports >/dev/null || die "no ports"
+	until_true 60 plugin_ports >/dev/null || die "no ports"
 	for target in $(plugin_ports); do
 		"$NETPERF" stranger --target "127.0.0.1:$target" --kind "$kind" --count 20 --hold 8 \
 			>>"$work/strangers" 2>&1 &
@@ -31,7 +31,7 @@ fake-*) # a listener that is no MPIB listener
 	"$NETPERF" fakelisten --port 0 --kind "$kind" --hold 30 >"$work/fake" &
 	pids+=($!)
 	fake_ready() { grep -q '"ready"' "$work/fake"; }
-	until_true 10 fake_ready || die "no fake listener"
+	until_true 60 fake_ready || die "no fake listener"
 	fake=$(sed -n 's/.*"port":\([0-9]*\).*/\1/p' "$work/fake")
 	start_listener
 	before=$(now_ms)
@@ -51,7 +51,7 @@ nobody-listens)
 receiver-killed | sender-killed) # both directions, within two seconds
 	start_listener --expect-error 10
 	start_connector --expect-error 10 bw --seconds 60 --size 64k --both
-	sleep 2
+	await_data
 	if [ "$name" = receiver-killed ]; then
 		kill -KILL "$listener"
 		survivor=connector
@@ -65,7 +65,7 @@ receiver-killed | sender-killed) # both directions, within two seconds
 peer-killed-idle) # nothing posted on the sender's side but a wish to send
 	start_listener
 	start_connector --expect-error 10 bw --seconds 60 --size 8 --window 1
-	sleep 1
+	await_data
 	kill -STOP "$listener"
 	sleep 1
 	kill -KILL "$listener"
@@ -76,7 +76,7 @@ sup-cut | both-cut) # C12, C13: an error within the stated bound, that names wha
 	export MPIB_IB_TIMEOUT=12 MPIB_IB_RETRY_CNT=3
 	start_listener --expect-error 20
 	start_connector --expect-error 20 bw --seconds 60 --size 64k
-	sleep 1.5
+	await_data
 	"$FABRICCTL" port 1/sup down || die fabricctl
 	[ $name = sup-cut ] || "$FABRICCTL" port 1/sout down || die fabricctl
 	finish
@@ -88,7 +88,7 @@ sup-cut | both-cut) # C12, C13: an error within the stated bound, that names wha
 device-lost)
 	start_listener --expect-error 20
 	start_connector --expect-error 20 bw --seconds 60 --size 64k
-	sleep 1.5
+	await_data
 	"$FABRICCTL" kill 2/sup || die fabricctl
 	finish
 	want 0 0
