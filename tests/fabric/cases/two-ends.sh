@@ -36,7 +36,8 @@ listening() {
 		END { exit !found }' /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
-MPIB_FABRIC_NODE=1 timeout 120 "$path" "$@" >"$dir/server.out" 2>&1 &
+# The latency programs spin on memory: on a busy machine each of their turns takes a time slice.
+MPIB_FABRIC_NODE=1 timeout 400 "$path" "$@" >"$dir/server.out" 2>&1 &
 server=$!
 n=0
 while ! listening; do
@@ -46,7 +47,7 @@ while ! listening; do
 	fi
 	sleep 0.05
 done
-MPIB_FABRIC_NODE=2 timeout 120 "$path" "$@" 127.0.0.1 >"$dir/client.out" 2>&1
+MPIB_FABRIC_NODE=2 timeout 400 "$path" "$@" 127.0.0.1 >"$dir/client.out" 2>&1
 client_rc=$?
 wait $server
 server_rc=$?

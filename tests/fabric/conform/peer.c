@@ -180,7 +180,7 @@ static uint64_t now_ms(void)
 
 struct ibv_wc await(struct ibv_cq *cq)
 {
-	uint64_t end = now_ms() + 20000;
+	uint64_t end = now_ms() + 60000;
 	struct ibv_wc wc;
 
 	while (now_ms() < end) {
@@ -318,7 +318,7 @@ static const char *state_name(enum ibv_qp_state state)
 /* The peer's refusal may reach the responder's own QP a moment after the completion. */
 void expect_state(struct side *s, const char *name, struct pair *p, enum ibv_qp_state want)
 {
-	uint64_t end = now_ms() + 5000;
+	uint64_t end = now_ms() + 60000;
 
 	while (state_of(p) != want && now_ms() < end)
 		(void)usleep(1000);
