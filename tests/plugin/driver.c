@@ -68,7 +68,7 @@ ncclResult_t net_init(void **ctx)
 void ends_shake(struct ends *ends, void *ctx)
 {
 	struct mpib_nccl_device_handle *device = NULL;
-	uint64_t end = clock_ms() + 10000;
+	uint64_t end = clock_ms() + 60000;
 
 	while (!ends->send || !ends->recv) {
 		if (!ends->send)
@@ -123,7 +123,7 @@ static void finish(void *request, int *size, uint64_t end)
 void ends_transfer(struct ends *ends, size_t size)
 {
 	void *in = ends->in, *send = NULL, *recv = NULL;
-	uint64_t end = clock_ms() + 20000;
+	uint64_t end = clock_ms() + 60000;
 	size_t room = BUFFER_BYTES;
 	int tag = 7, got = -1, done = 0;
 

@@ -221,7 +221,7 @@ static void handle_reuse(void)
 	CHECK(net->listen(ctx, 0, ends.handle, &ends.listener) == ncclSuccess);
 	ends_shake(&ends, ctx);
 	memcpy(copy, ends.handle, sizeof(copy)); /* with the state of the first one */
-	end = clock_ms() + 8000;
+	end = clock_ms() + 30000;
 	while (result == ncclSuccess && clock_ms() < end) {
 		void *other = NULL;
 
@@ -233,7 +233,7 @@ static void handle_reuse(void)
 	}
 	CHECK(result != ncclSuccess);
 	CHECK(net->closeListen(ends.listener) == ncclSuccess);
-	end = clock_ms() + 8000;
+	end = clock_ms() + 30000;
 	for (result = ncclSuccess; result == ncclSuccess && clock_ms() < end; sleep_ms(5))
 		result = net->connect(ctx, 0, copy, &again, &device);
 	CHECK(result != ncclSuccess && !again);
@@ -243,16 +243,14 @@ static void handle_reuse(void)
 	library_close();
 }
 
-/* No call of the set-up may block, however slow the peer is. */
-static void set_up_never_blocks(void)
+/* The longest call in ms of a set-up whose other side doesn't move. */
+static uint64_t longest_call(void *ctx)
 {
 	struct mpib_nccl_device_handle *device = NULL;
 	char handle[HANDLE_BYTES];
-	void *ctx = NULL, *listener, *send = NULL, *recv = NULL;
+	void *listener, *send = NULL, *recv = NULL;
 	uint64_t worst = 0;
 
-	library_open();
-	CHECK(net_init(&ctx) == ncclSuccess);
 	CHECK(net->listen(ctx, 0, handle, &listener) == ncclSuccess);
 	for (unsigned int n = 0; n < 300; n++) {
 		uint64_t before = clock_ms();
@@ -267,8 +265,21 @@ static void set_up_never_blocks(void)
 		sleep_ms(1);
 	}
 	(void)printf("longest call %llu ms\n", (unsigned long long)worst);
-	CHECK(worst < 200);
 	CHECK(net->closeListen(listener) == ncclSuccess);
+	return worst;
+}
+
+/* No call of the set-up may block, however slow the peer is. One that blocks does so each time; one
+ * that only waits for the processor doesn't. */
+static void set_up_never_blocks(void)
+{
+	unsigned int late = 0;
+	void *ctx = NULL;
+
+	library_open();
+	CHECK(net_init(&ctx) == ncclSuccess);
+	while (longest_call(ctx) >= 200)
+		CHECK(++late < 10);
 	CHECK(net->finalize(ctx) == ncclSuccess);
 	library_close();
 }

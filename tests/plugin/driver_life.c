@@ -110,7 +110,7 @@ static void unload_and_load_again(void)
 		CHECK(count_threads("mpib-watch") == 0);
 		CHECK(count_files() == files);
 	}
-	for (unsigned int k = 0; k < 1000 && count_threads(NULL) > threads; k++)
+	for (unsigned int k = 0; k < 30000 && count_threads(NULL) > threads; k++)
 		sleep_ms(1);
 	CHECK(count_threads(NULL) <= threads);
 }
@@ -130,7 +130,7 @@ static void unload_without_finalize(void)
 		CHECK(v8->init(NULL) == ncclSuccess);
 		CHECK(v8->devices(&ndev) == ncclSuccess && ndev == 1);
 		library_close();
-		for (unsigned int k = 0; k < 1000 && count_threads("mpib-watch"); k++)
+		for (unsigned int k = 0; k < 30000 && count_threads("mpib-watch"); k++)
 			sleep_ms(1);
 		CHECK(count_threads("mpib-watch") == 0);
 		if (round == 0)

@@ -23,7 +23,7 @@ strangers-*) # C16: whatever they send, the real peer connects fast
 	done
 	finish
 	want 0 0
-	hold connector 'r["connect_max_ms"] < 1000'
+	hold connector 'r["connect_max_ms"] < 3000'
 	[ "$(grep -c NET/MPIB "$work/listener.err")" -le 1 ] || die "more than one line about them"
 	;;
 fake-*) # a listener that is no MPIB listener
@@ -39,7 +39,7 @@ fake-*) # a listener that is no MPIB listener
 	run_pair --handle-override "$(printf '%04x7f000001' "$fake")@16" verify --sizes 4096 \
 		--comms 1 --no-both
 	[ "$connector_rc" = 1 ] || die "the connecting side exits with $connector_rc, not 1"
-	[ $(($(now_ms) - before)) -lt 8000 ] || die "it took $(($(now_ms) - before)) ms"
+	[ $(($(now_ms) - before)) -lt 20000 ] || die "it took $(($(now_ms) - before)) ms"
 	[ "$(warnings connector "127.0.0.1:$fake")" = 1 ] || die "not one line that names the peer"
 	;;
 nobody-listens)
@@ -48,7 +48,7 @@ nobody-listens)
 	[ "$connector_rc" = 1 ] || die "the connecting side exits with $connector_rc, not 1"
 	warned connector 1 '127.0.0.1:1: Connection refused'
 	;;
-receiver-killed | sender-killed) # both directions, within two seconds
+receiver-killed | sender-killed) # both directions, long before the rails' retries end
 	start_listener --expect-error 10
 	start_connector --expect-error 10 bw --seconds 60 --size 64k --both
 	await_data
@@ -60,7 +60,7 @@ receiver-killed | sender-killed) # both directions, within two seconds
 		survivor=listener
 	fi
 	wait "${!survivor}" || die "the death was not seen as the expected error"
-	hold $survivor 'r["expected_error"] and r["error_after_progress_s"] < 2'
+	hold $survivor 'r["expected_error"] and r["error_after_progress_s"] < 4'
 	;;
 peer-killed-idle) # nothing posted on the sender's side but a wish to send
 	start_listener

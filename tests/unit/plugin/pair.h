@@ -28,10 +28,10 @@ static inline void pair_env(void)
 	(void)setenv("MPIB_OOB_IF", "lo", 1);
 }
 
-/* Runs connect and accept in turn until both are there, one fails, or ten seconds went by. */
+/* Runs connect and accept in turn until both are there, one fails, or thirty seconds went by. */
 static inline ncclResult_t pair_shake(struct pair *p, int from_dev)
 {
-	for (unsigned int k = 0; k < 10000; k++) {
+	for (unsigned int k = 0; k < 30000; k++) {
 		ncclResult_t r = ncclSuccess;
 
 		if (!p->send)
@@ -96,7 +96,7 @@ static inline ncclResult_t pair_transfer(struct pair *p, size_t size, size_t roo
 	ncclResult_t r;
 
 	memset(p->in, 0x55, PAIR_BUFFER);
-	for (unsigned int k = 0; k < 5000; k++) {
+	for (unsigned int k = 0; k < 30000; k++) {
 		if (!rr && !done_recv) {
 			r = mpib_api_irecv(p->recv, 1, &in, &room, &tag, &p->recv_mr, &rr);
 			if (r != ncclSuccess)
