@@ -205,8 +205,8 @@ FAB_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, 
 		errno = err;
 		return NULL;
 	}
-	/* How programs ask whether a driver knows DMA-BUFs at all. Without device memory nobody here
-	 * makes any, and a program that was told yes would count on it. */
+	/* How programs ask whether a driver knows DMA-BUFs at all. Without device memory nobody
+	 * here makes any, and a program that was told yes would count on it. */
 	if (fd < 0) {
 		errno = fab.conf->gpu ? EBADF : EOPNOTSUPP;
 		return NULL;
