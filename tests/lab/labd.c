@@ -176,7 +176,7 @@ static void command_kill(const struct command *cmd)
 static void serve(int conn)
 {
 	static struct mpib_lab_frame frame;
-	struct command cmd;
+	struct command cmd = { .pid = -1, .in = -1, .out = -1, .err = -1, .pidfd = -1 };
 	uint8_t code;
 	int status;
 	int r;

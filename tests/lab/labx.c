@@ -158,17 +158,18 @@ static int run(int fd, const struct options *opt, const char *command)
 static char *join(char **words)
 {
 	size_t len = 1;
-	char *line;
+	char *line, *at;
 
 	for (char **w = words; *w; w++)
 		len += strlen(*w) + 1;
 	line = calloc(1, len);
 	if (!line)
 		return NULL;
+	at = line;
 	for (char **w = words; *w; w++) {
-		strcat(line, *w);
+		at = stpcpy(at, *w);
 		if (w[1])
-			strcat(line, " ");
+			*at++ = ' ';
 	}
 
 	return line;

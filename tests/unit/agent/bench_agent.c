@@ -69,6 +69,7 @@ static void measure(unsigned int n_clients, unsigned int total, bool socket_each
 	struct client clients[CLIENTS_MAX];
 	pid_t pids[CLIENTS_MAX];
 	unsigned int rounds = total / n_clients;
+	unsigned int p50, p99;
 	struct board *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
 				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int go[2];
@@ -98,11 +99,12 @@ static void measure(unsigned int n_clients, unsigned int total, bool socket_each
 	(void)close(go[0]);
 
 	total = rounds * n_clients;
+	p50 = total / 2;
+	p99 = total * 99 / 100;
 	qsort(board->nsec, total, sizeof(board->nsec[0]), compare);
 	print_message("register, %3u client%s, a connection %s: p50 %.1f us, p99 %.1f us (%u)\n",
 		      n_clients, n_clients == 1 ? " " : "s", socket_each ? "each" : "for all",
-		      board->nsec[total / 2] / 1000.0, board->nsec[total * 99 / 100] / 1000.0,
-		      total);
+		      board->nsec[p50] / 1000.0, board->nsec[p99] / 1000.0, total);
 	(void)munmap(board, sizeof(*board));
 }
 

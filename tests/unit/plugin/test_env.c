@@ -162,7 +162,7 @@ static void test_ranges_fit_verbs(void **state)
 			if (strcmp(mpib_env_rows[k].name, rows[j].name) == 0)
 				found = &mpib_env_rows[k];
 		assert_non_null(found);
-		assert_true(found->max <= rows[j].max);
+		assert_true(found && found->max <= rows[j].max);
 	}
 }
 
