@@ -106,7 +106,6 @@ fake-*) # C21: an agent that misbehaves. bytes is slow but right; the others are
 	start_agent 1 512
 	mkdir -p "$work/agent2"
 	"$FAKEAGENT" "$work/agent2" "$kind" >"$work/fake.log" 2>&1 &
-	pids+=($!)
 	until_true 60 test -s "$work/fake.log" || die "no fake agent"
 	start_listener
 	start_connector verify --sizes 4096 --comms 1 --no-both

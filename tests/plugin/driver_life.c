@@ -162,6 +162,8 @@ static void dropped_set_up(void)
 		}
 		memset(&ends, 0, sizeof(ends));
 		ends_open(&ends, ctx); /* neither is this one closed */
+		CHECK(net->deregMr(ends.send, ends.send_mr) == ncclSuccess);
+		CHECK(net->deregMr(ends.recv, ends.recv_mr) == ncclSuccess);
 		free(ends.out);
 		free(ends.in);
 		CHECK(net->finalize(ctx) == ncclSuccess);

@@ -7,7 +7,6 @@ set -u
 
 name=$1
 work=$(mktemp -d)
-pids=()
 export LD_LIBRARY_PATH=$FABRIC_LIB
 export MPIB_HCA_SOUT=sout MPIB_HCA_SUP=sup MPIB_OOB_IF=lo
 export MPIB_FABRIC_DIR=$work/fabric
@@ -17,7 +16,8 @@ agent_dir=$work/no-agent
 
 clean_up() {
 	local pid
-	for pid in "${pids[@]}"; do
+	# Those that still run: the number of one that ended may be somebody else's by now.
+	for pid in $(jobs -rp) $(jobs -sp); do
 		kill -CONT "$pid" 2>/dev/null
 		kill -KILL "$pid" 2>/dev/null
 	done
@@ -60,7 +60,6 @@ start_listener() {
 		"$NETPERF" --plugin "$PLUGIN" --listen 0 --bind 127.0.0.1 --json "$@" \
 		>"$work/listener" 2>"$work/listener.err" &
 	listener=$!
-	pids+=("$listener")
 	until_true 60 ready || die "the listener did not become ready"
 }
 
@@ -71,7 +70,6 @@ start_connector() {
 		"$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$port" --json "$@" \
 		>"$work/connector" 2>"$work/connector.err" &
 	connector=$!
-	pids+=("$connector")
 }
 
 both_connected() {
@@ -145,7 +143,6 @@ launch_agent() {
 	env -u NOTIFY_SOCKET "$AGENTD" --dir "$work/agent$1" --config "$work/agent$1.ini" \
 		>>"$work/agentd$1.log" 2>&1 &
 	eval "agent$1=$!"
-	pids+=($!)
 	until_true 60 test -S "$work/agent$1/agent.sock" ||
 		die "the agent of node $1 did not start"
 }

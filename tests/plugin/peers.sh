@@ -19,7 +19,6 @@ strangers-*) # C16: whatever they send, the real peer connects fast
 	for target in $(plugin_ports); do
 		"$NETPERF" stranger --target "127.0.0.1:$target" --kind "$kind" --count 20 --hold 8 \
 			>>"$work/strangers" 2>&1 &
-		pids+=($!)
 	done
 	finish
 	want 0 0
@@ -29,7 +28,6 @@ strangers-*) # C16: whatever they send, the real peer connects fast
 fake-*) # a listener that is no MPIB listener
 	kind=${name#fake-}
 	"$NETPERF" fakelisten --port 0 --kind "$kind" --hold 30 >"$work/fake" &
-	pids+=($!)
 	fake_ready() { grep -q '"ready"' "$work/fake"; }
 	until_true 60 fake_ready || die "no fake listener"
 	fake=$(sed -n 's/.*"port":\([0-9]*\).*/\1/p' "$work/fake")
