@@ -48,6 +48,28 @@ static void log_settings(void)
 		  mpib_env_given(given, sizeof(given)));
 }
 
+/* A forked child (a data loader, say) must not keep the parent's connections open, or the peers
+ * would not see the parent's end. It can't use them either. */
+static void fork_child(void)
+{
+	mpib_comms_fork_child();
+	mpib_listeners_fork_child();
+	mpib_agent_link_fork_child();
+	mpib_watch_fork_child();
+}
+
+/* Once the devices are open: a handler registered later takes its lock earlier, and the helper
+ * thread enters verbs with the watch lock held. What libraries below take at a fork has to come
+ * after it. */
+static void watch_forks(void)
+{
+	static bool watched;
+
+	if (!watched)
+		(void)pthread_atfork(mpib_watch_fork_prepare, mpib_watch_fork_parent, fork_child);
+	watched = true;
+}
+
 /* First reference: everything, or nothing. */
 static int start(void)
 {
@@ -62,6 +84,7 @@ static int start(void)
 	r = mpib_devices_open(&process.env);
 	if (r < 0)
 		goto put_watch;
+	watch_forks();
 	if (process.env.mode == MPIB_MODE_ADVANCED) {
 		r = mpib_agent_link_open(&process.env);
 		if (r < 0)
@@ -142,7 +165,7 @@ ncclResult_t mpib_api_finalize(void *ctx)
 	if (context && *at) {
 		*at = context->next;
 		free(context);
-		if (--process.references == 0)
+		if (--process.references == 0 && mpib_watch_is_owner())
 			stop();
 	}
 	(void)pthread_mutex_unlock(&process.lock);
@@ -159,21 +182,6 @@ int mpib_api_traffic_class(void *ctx)
 			traffic_class = c->traffic_class;
 	(void)pthread_mutex_unlock(&process.lock);
 	return traffic_class;
-}
-
-/* A forked child (a data loader, say) must not keep the parent's connections open, or the peers
- * would not see the parent's end. It can't use them either. */
-static void fork_child(void)
-{
-	mpib_comms_fork_child();
-	mpib_listeners_fork_child();
-	mpib_agent_link_fork_child();
-	mpib_watch_fork_child();
-}
-
-__attribute__((constructor)) static void load(void)
-{
-	(void)pthread_atfork(mpib_watch_fork_prepare, mpib_watch_fork_parent, fork_child);
 }
 
 /* At dlclose without finalize (tables before v11), and at exit. Without connections everything is

@@ -57,15 +57,9 @@ static void init_lock(void)
 	(void)pthread_mutexattr_destroy(&attr);
 }
 
-static void init_once(void)
-{
-	init_lock();
-	watch.owner = getpid();
-}
-
 void mpib_watch_lock(void)
 {
-	(void)pthread_once(&watch.once, init_once);
+	(void)pthread_once(&watch.once, init_lock);
 	(void)pthread_mutex_lock(&watch.lock);
 }
 
@@ -76,7 +70,6 @@ void mpib_watch_unlock(void)
 
 int mpib_watch_is_owner(void)
 {
-	(void)pthread_once(&watch.once, init_once);
 	return watch.owner == getpid();
 }
 
@@ -170,6 +163,7 @@ static int start(void)
 		goto fail;
 
 	(void)pthread_setname_np(watch.thread, "mpib-watch");
+	watch.owner = getpid();
 	return 0;
 
 fail:
@@ -186,7 +180,7 @@ int mpib_watch_get(void)
 {
 	int r = 0;
 
-	(void)pthread_once(&watch.once, init_once);
+	(void)pthread_once(&watch.once, init_lock);
 	(void)pthread_mutex_lock(&watch.life);
 	if (watch.references == 0)
 		r = start();

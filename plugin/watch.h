@@ -57,7 +57,7 @@ void mpib_watch_fork_prepare(void);
 void mpib_watch_fork_parent(void);
 void mpib_watch_fork_child(void);
 
-/* True in the process that loaded the library, false in a forked child: there the thread doesn't
+/* True in the process that started the thread, false in a forked child: there the thread doesn't
  * exist, and nothing of the parent's may be touched. */
 int mpib_watch_is_owner(void);
 
