@@ -179,18 +179,31 @@ static int complete(struct mpib_recv_comm *recv, struct mpib_request *req, unsig
 	return 0;
 }
 
+/* A completion used a receive: one that this connection has reserved, or, from a peer that sends
+ * more than it may, a spare one. */
+static void take_receive(struct mpib_recv_comm *recv, unsigned int rail)
+{
+	atomic_int *credits = &recv->base.dev->hca[rail].srq_credits;
+
+	if (mpib_likely(recv->reserved[rail]))
+		recv->reserved[rail]--;
+	else
+		(void)atomic_fetch_sub_explicit(credits, 1, memory_order_acq_rel);
+}
+
 static int on_immediate(struct mpib_recv_comm *recv, unsigned int rail, uint32_t imm,
 			uint32_t byte_len)
 {
+	bool reserved = recv->reserved[rail] != 0;
 	struct mpib_comm *comm = &recv->base;
 	struct mpib_request *req = recv->row[mpib_imm_slot(imm)];
 	unsigned int mask = mpib_imm_mask(imm), bit = mpib_rail_bit(rail);
 
+	take_receive(recv, rail);
 	if (mpib_unlikely(!req))
 		return protocol_error(recv, rail, imm, "no receive is posted in its slot");
-	if (mpib_unlikely(!recv->reserved[rail]))
+	if (mpib_unlikely(!reserved))
 		return protocol_error(recv, rail, imm, "more messages than receives");
-	recv->reserved[rail]--;
 	comm->counters->rail[rail].requests++;
 
 	if (req->expected_mask == 0) {
@@ -220,8 +233,8 @@ static int on_immediate(struct mpib_recv_comm *recv, unsigned int rail, uint32_t
 
 void mpib_recv_used(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc)
 {
-	if (wc->wr_id == MPIB_WR_RECV && recv->reserved[rail])
-		recv->reserved[rail]--;
+	if (wc->wr_id == MPIB_WR_RECV)
+		take_receive(recv, rail);
 }
 
 int mpib_recv_completion(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc)
