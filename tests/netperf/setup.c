@@ -18,6 +18,7 @@
 #define PORTS_MAX	  64
 #define HANDLE_BYTE_MAX	  NCCL_NET_HANDLE_MAXSIZE
 #define CONNECT_PAUSE_US  200
+#define ABORTED_LIMIT_MS  2000
 #define TEARDOWN_LIMIT_MS 15000
 
 /* What each end tells the other first; network order. */
@@ -309,6 +310,17 @@ static int run_service(struct np_session *s, void (*job)(void *arg))
 	return r < 0 ? r : s->job_result;
 }
 
+/* The peer's word that it gave up may overtake what it wrote on the plugin's own connection: the
+ * accepting side of the plugin is let speak for itself before it is stopped. */
+static int run_connect(struct np_session *s)
+{
+	int r = run_service(s, connect_job);
+
+	if (r == -ECONNABORTED)
+		(void)np_worker_wait(&s->service, ABORTED_LIMIT_MS);
+	return r;
+}
+
 int np_session_setup(struct np_session *s)
 {
 	double until;
@@ -337,7 +349,7 @@ int np_session_setup(struct np_session *s)
 	}
 	s->watch = true;
 	if (r == 0)
-		r = run_service(s, connect_job);
+		r = run_connect(s);
 	return r < 0 ? r : np_session_barrier(s);
 }
 
