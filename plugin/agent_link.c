@@ -23,6 +23,8 @@
 #include "plugin/watch.h"
 
 #define ANSWER_TIMEOUT_MS 2000 /* a connect waits no longer for the agent */
+#define START_TIMEOUT_MS  5000 /* an initialisation no longer for one that its knock starts */
+#define START_LOOK_MS	  10
 #define RECONNECT_MS	  1000
 #define NO_SLOT_RETRY_MS  5000
 #define CLOSE_TIMEOUT_MS  500
@@ -528,6 +530,25 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 
 /* ---- for the rest of the plugin ------------------------------------------------------------ */
 
+/* A socket without a table: the service manager listens, and a connection starts the agent, whose
+ * table is whole before it serves. */
+static int knock(void)
+{
+	uint64_t end = mpib_now_ms() + START_TIMEOUT_MS;
+	int r = connect_socket();
+
+	if (r < 0)
+		return r;
+	while (map_table() < 0) {
+		if (mpib_now_ms() >= end) {
+			disconnect();
+			return -ETIMEDOUT;
+		}
+		(void)poll(NULL, 0, START_LOOK_MS);
+	}
+	return 0;
+}
+
 int mpib_agent_link_open(const struct mpib_env *env)
 {
 	int r;
@@ -538,6 +559,8 @@ int mpib_agent_link_open(const struct mpib_env *env)
 	r = map_table();
 	if (r == 0)
 		r = connect_socket();
+	else if (r == -ENOENT)
+		r = knock();
 	if (r < 0 && !env->agent_optional) {
 		mpib_hint_table_unmap(&agent.table);
 		mpib_watch_unlock();
@@ -595,6 +618,7 @@ void mpib_agent_link_fork_child(void)
 {
 	if (agent.sock.fd >= 0)
 		(void)close(agent.sock.fd);
+	agent.sock.fd = -1;
 }
 
 /* A counter that no live connection has; 65536 are enough for any process. */

@@ -49,9 +49,12 @@ static void log_settings(void)
 }
 
 /* A forked child (a data loader, say) must not keep the parent's connections open, or the peers
- * would not see the parent's end. It can't use them either. */
+ * would not see the parent's end. It can't use them either, nor give anything back: the kernel's
+ * objects behind them are the parent's. */
 static void fork_child(void)
 {
+	/* A thread that was in init or finalize doesn't exist here. */
+	(void)pthread_mutex_init(&process.lock, NULL);
 	mpib_comms_fork_child();
 	mpib_listeners_fork_child();
 	mpib_agent_link_fork_child();
@@ -68,6 +71,18 @@ static void watch_forks(void)
 	if (!watched)
 		(void)pthread_atfork(mpib_watch_fork_prepare, mpib_watch_fork_parent, fork_child);
 	watched = true;
+}
+
+static bool is_child(void)
+{
+	return !mpib_watch_is_owner();
+}
+
+static int refuse_child(void)
+{
+	MPIB_WARN("this process is a fork of one that uses MPIB, and can't use what it inherited: "
+		  "start it anew (fork and exec, or spawn)");
+	return -MPIB_EUSAGE;
 }
 
 /* First reference: everything, or nothing. */
@@ -123,7 +138,9 @@ ncclResult_t mpib_api_init(void **ctx, struct mpib_nccl_config *config, ncclDebu
 
 	(void)pthread_mutex_lock(&process.lock);
 	mpib_log_set(logger);
-	if (process.references == 0)
+	if (process.references && is_child())
+		r = refuse_child();
+	else if (process.references == 0)
 		r = start();
 	if (r == 0) {
 		process.references++;
@@ -143,7 +160,9 @@ ncclResult_t mpib_api_init_legacy(ncclDebugLogger_t logger)
 
 	(void)pthread_mutex_lock(&process.lock);
 	mpib_log_set(logger);
-	if (!process.legacy) {
+	if (process.references && is_child()) {
+		r = refuse_child();
+	} else if (!process.legacy) {
 		if (process.references == 0)
 			r = start();
 		if (r == 0) {
@@ -247,6 +266,8 @@ ncclResult_t mpib_api_listen(void *ctx, int index, void *handle, void **listen_c
 
 	if (!dev || !handle || !listen_comm)
 		return ncclInvalidArgument;
+	if (is_child())
+		return mpib_result(refuse_child());
 	r = mpib_listen(dev, &process.env, mpib_api_traffic_class(ctx), handle, &listener);
 	*listen_comm = listener;
 	return mpib_result(r);
@@ -260,6 +281,8 @@ ncclResult_t mpib_api_connect(int index, int traffic_class, void *handle, void *
 
 	if (!dev || !handle || !send_comm)
 		return ncclInvalidArgument;
+	if (is_child())
+		return mpib_result(refuse_child());
 	r = mpib_connect(dev, &process.env, traffic_class, handle, &comm);
 	*send_comm = comm;
 	return mpib_result(r);
@@ -272,6 +295,8 @@ ncclResult_t mpib_api_accept(void *listen_comm, void **recv_comm)
 
 	if (!listen_comm || !recv_comm)
 		return ncclInvalidArgument;
+	if (is_child())
+		return mpib_result(refuse_child());
 	r = mpib_accept(listen_comm, &comm);
 	*recv_comm = comm;
 	return mpib_result(r);
@@ -287,6 +312,8 @@ ncclResult_t mpib_api_reg_mr(void *comm, void *data, size_t size, int type, void
 		return ncclInvalidArgument;
 	if (type != NCCL_PTR_HOST && type != NCCL_PTR_CUDA)
 		return ncclInvalidArgument;
+	if (is_child())
+		return mpib_result(refuse_child());
 	r = mpib_mr_new(c->dev, c->data_mask, data, size, MPIB_MR_ACCESS, &mr);
 	*mhandle = mr;
 	return mpib_result(r);
@@ -302,6 +329,8 @@ ncclResult_t mpib_api_reg_mr_dmabuf(void *comm, void *data, size_t size, int typ
 
 	if (!c || !mhandle)
 		return ncclInvalidArgument;
+	if (is_child())
+		return mpib_result(refuse_child());
 	peer_memory = type == NCCL_PTR_CUDA && c->dev->ptr_support & NCCL_PTR_CUDA;
 	r = mpib_mr_new_dmabuf(c->dev, c->data_mask, data, size, offset, fd, peer_memory, &mr);
 	if (r < 0 && peer_memory) {
@@ -316,7 +345,7 @@ ncclResult_t mpib_api_reg_mr_dmabuf(void *comm, void *data, size_t size, int typ
 ncclResult_t mpib_api_dereg_mr(void *comm, void *mhandle)
 {
 	(void)comm;
-	return mpib_result(mpib_mr_free(mhandle));
+	return is_child() ? ncclSuccess : mpib_result(mpib_mr_free(mhandle));
 }
 
 ncclResult_t mpib_api_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle,
@@ -347,12 +376,14 @@ ncclResult_t mpib_api_test(void *request, int *done, int *sizes)
 
 ncclResult_t mpib_api_close(void *comm)
 {
-	mpib_comm_free(comm);
+	if (!is_child())
+		mpib_comm_free(comm);
 	return ncclSuccess;
 }
 
 ncclResult_t mpib_api_close_listen(void *listen_comm)
 {
-	mpib_listener_free(listen_comm);
+	if (!is_child())
+		mpib_listener_free(listen_comm);
 	return ncclSuccess;
 }

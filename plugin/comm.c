@@ -516,9 +516,12 @@ void mpib_comm_free(struct mpib_comm *comm)
 
 void mpib_comms_fork_child(void)
 {
-	for (const struct mpib_comm *comm = all_comms; comm; comm = comm->next)
+	for (struct mpib_comm *comm = all_comms; comm; comm = comm->next) {
 		if (comm->ctl.fd >= 0)
 			(void)close(comm->ctl.fd);
+		comm->ctl.fd = -1; /* the number may be another file's soon */
+		comm->error = -ESHUTDOWN;
+	}
 }
 
 bool mpib_comms_any(void)

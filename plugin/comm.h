@@ -197,7 +197,8 @@ int mpib_comm_establish(struct mpib_comm *comm);
 /* Closes in good order or half-built; bounded; NULL is fine. */
 void mpib_comm_free(struct mpib_comm *comm);
 
-/* In a forked child: closes its copies of the control sockets. */
+/* In a forked child: closes its copies of the control sockets, and makes every call on a connection
+ * fail. */
 void mpib_comms_fork_child(void);
 
 /* True where a connection exists. */

@@ -344,8 +344,11 @@ void mpib_listeners_fork_child(void)
 		(void)close(listener->watch.fd);
 		if (listener->ctl.fd >= 0)
 			(void)close(listener->ctl.fd);
-		for (struct candidate *c = listener->candidates; c; c = c->next)
+		for (struct candidate *c = listener->candidates; c; c = c->next) {
 			(void)close(c->ctl.fd);
+			c->ctl.fd = -1;
+		}
+		listener->watch.fd = listener->ctl.fd = -1;
 	}
 }
 

@@ -20,8 +20,39 @@ static void use(struct ends *ends)
 		ends_transfer(ends, (size_t)n * 3000);
 }
 
-/* A child that ends at once, with and without the handlers of exit, or after a finalize of its
- * own: the parent's connections don't notice. */
+/* In the child: nothing that it inherited works, and giving it back touches nothing of the
+ * parent's.
+ */
+static void misuse(struct ends *ends, void *ctx)
+{
+	struct mpib_nccl_device_handle *device = NULL;
+	char handle[HANDLE_BYTES];
+	void *comm = NULL, *request = (void *)1, *in = ends->in, *listener = NULL, *again = NULL;
+	size_t room = 64;
+	int tag = 1, other[16];
+
+	/* The numbers of the parent's sockets go to files of the child's own. */
+	for (unsigned int k = 0; k < 16; k++) {
+		other[k] = dup(2);
+		CHECK(other[k] >= 0);
+	}
+	CHECK(net->isend(ends->send, ends->out, 64, tag, ends->send_mr, NULL, &request) !=
+	      ncclSuccess);
+	CHECK(!request);
+	CHECK(net->irecv(ends->recv, 1, &in, &room, &tag, &ends->recv_mr, NULL, &request) !=
+	      ncclSuccess);
+	CHECK(net_init(&again) != ncclSuccess);
+	CHECK(net->listen(ctx, 0, handle, &listener) != ncclSuccess && !listener);
+	memset(handle, 0, sizeof(handle));
+	CHECK(net->connect(ctx, 0, handle, &comm, &device) != ncclSuccess && !comm);
+	ends_close(ends);
+	CHECK(net->finalize(ctx) == ncclSuccess);
+	for (unsigned int k = 0; k < 16; k++)
+		CHECK(close(other[k]) == 0);
+}
+
+/* A child that ends at once, with and without the handlers of exit, or after a finalize or
+ * a misuse of its own: the parent's connections don't notice. */
 static void fork_exit(void)
 {
 	struct ends ends;
@@ -31,14 +62,16 @@ static void fork_exit(void)
 	CHECK(net_init(&ctx) == ncclSuccess);
 	ends_open(&ends, ctx);
 	use(&ends);
-	for (unsigned int kind = 0; kind < 3; kind++) {
+	for (unsigned int kind = 0; kind < 4; kind++) {
 		pid_t pid = fork();
 
 		CHECK(pid >= 0);
 		if (pid == 0) {
 			if (kind == 2)
 				(void)net->finalize(ctx);
-			if (kind == 0)
+			if (kind == 3)
+				misuse(&ends, ctx);
+			if (kind == 0 || kind == 3)
 				_exit(0);
 			exit(0);
 		}
