@@ -58,7 +58,8 @@ struct mpib_counter_entry {
 	struct mpib_counter_rail rail[2];
 	uint64_t messages; /* sends posted, or receives completed (each entry of a group) */
 	uint64_t stalls;   /* sender: calls answered "not now" for want of a CTS */
-	uint64_t pad1[14];
+	uint64_t flushes;  /* receiver: flushes posted, one or two reads each */
+	uint64_t pad1[13];
 };
 
 _Static_assert(sizeof(struct mpib_counters_header) == 64, "one cache line");

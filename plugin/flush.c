@@ -129,6 +129,7 @@ int mpib_iflush(struct mpib_comm *comm, int n, void **data, const int *sizes, st
 			return mpib_comm_fail(comm, -EIO, text);
 		}
 	}
+	comm->counters->flushes++;
 	*ret = req;
 	return 0;
 }

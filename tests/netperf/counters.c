@@ -109,7 +109,7 @@ static void put_entry(FILE *out, const struct mpib_counter_entry *entry, bool fi
 	(void)fprintf(out,
 		      "%s{\"kind\":\"%s\",\"conn_id\":%u,\"mode\":\"%s\",\"path\":\"%s\","
 		      "\"sout_local\":\"%s\",\"sout_remote\":\"%s\",\"qps\":[%u,%u],\"share\":%u,"
-		      "\"messages\":%llu,\"stalls\":%llu,\"rails\":[",
+		      "\"messages\":%llu,\"stalls\":%llu,\"flushes\":%llu,\"rails\":[",
 		      first ? "" : ",", entry->kind == MPIB_COUNTER_SEND ? "send" : "recv",
 		      load32(&entry->conn_id), load32(&entry->mode) ? "advanced" : "vanilla",
 		      load32(&entry->path) ? "inter" : "intra",
@@ -117,7 +117,8 @@ static void put_entry(FILE *out, const struct mpib_counter_entry *entry, bool fi
 		      mpib_ipv4_format(load32(&entry->sout_remote), remote), load32(&entry->qps[0]),
 		      load32(&entry->qps[1]), load32(&entry->share),
 		      (unsigned long long)load64(&entry->messages),
-		      (unsigned long long)load64(&entry->stalls));
+		      (unsigned long long)load64(&entry->stalls),
+		      (unsigned long long)load64(&entry->flushes));
 	for (int rail = 0; rail < 2; rail++) {
 		const struct mpib_counter_rail *at = &entry->rail[rail];
 

@@ -48,6 +48,7 @@ static struct area *publish(int *ret_fd)
 		.rail = { { 1000, 3, 4, 5 }, { 2000, 6, 7, 8 } },
 		.messages = 9,
 		.stalls = 10,
+		.flushes = 11,
 		.state = MPIB_COUNTER_LIVE,
 	};
 	area->entry[3] = area->entry[2];
@@ -61,7 +62,8 @@ static void live_entries_are_told_whole(void **state)
 	static const char want[] =
 		"{\"kind\":\"send\",\"conn_id\":77,\"mode\":\"advanced\",\"path\":\"inter\","
 		"\"sout_local\":\"10.0.0.1\",\"sout_remote\":\"10.0.0.2\",\"qps\":[2,4],"
-		"\"share\":256,\"messages\":9,\"stalls\":10,\"rails\":["
+		"\"share\":256,\"messages\":9,\"stalls\":10,"
+		"\"flushes\":11,\"rails\":["
 		"{\"bytes\":1000,\"requests\":3,\"completions\":4,\"cts\":5},"
 		"{\"bytes\":2000,\"requests\":6,\"completions\":7,\"cts\":8}]}";
 	struct np_counters counters;
