@@ -93,6 +93,37 @@ appears-later) # optional at first
 	until_true 50 share_is 256 || die "the agent is not picked up"
 	end_well
 	;;
+starts-with-the-job) # only the socket is there: the first connection starts the agent
+	command -v systemd-socket-activate >/dev/null || {
+		echo "systemd-socket-activate is missing"
+		exit 77
+	}
+	start_agent 1 256
+	mkdir "$work/agent2"
+	chmod 755 "$work/agent2"
+	policy 2 256
+	(umask 0111 && exec systemd-socket-activate -l "$work/agent2/agent.sock" \
+		"$AGENTD" --dir "$work/agent2" --config "$work/agent2.ini") >>"$work/agentd2.log" 2>&1 &
+	until_true 60 test -S "$work/agent2/agent.sock" || die "nobody listens for the agent"
+	[ ! -e "$work/agent2/hints" ] || die "the agent is there before the job"
+	stream
+	until_true 50 share_is 256 || die "the agent that was started is not followed"
+	end_well
+	;;
+starts-too-late) # the socket is there, and what it starts never serves
+	mkdir "$work/agent2"
+	chmod 755 "$work/agent2"
+	"$FAKEAGENT" "$work/agent2" silent >"$work/fake.log" 2>&1 &
+	until_true 60 test -s "$work/fake.log" || die "no fake agent"
+	rm "$work/agent2/hints"
+	start_agent 1 256
+	start_listener
+	started=$(now_ms)
+	run_pair verify --sizes 4096
+	[ $(($(now_ms) - started)) -lt 15000 ] || die "the initialisation was not bounded"
+	want 1 1
+	warned connector 1 'none serves .* (Connection timed out)'
+	;;
 registers-and-leaves) # the agent hears of every connection, and of its end
 	start_agent 1 512
 	start_agent 2 512
