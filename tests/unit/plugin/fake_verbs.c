@@ -17,6 +17,7 @@
 
 #define DEVICES	   4
 #define EVENTS_MAX 16
+#define COPY_MAX   (64u << 20) /* longer writes are checked and not done: they are about sizes */
 
 /* A rule of verbs was broken: no test can go on. */
 #define RULE(cond)                                                                                 \
@@ -64,8 +65,15 @@ struct qp {
 	uint32_t dest;
 	uint32_t sq_posted, sq_freed;
 	bool inlined;
+	struct fake_qp_state state;
 	LIST_ENTRY(qp) node;
 };
+
+#define PORT(address)                                                                              \
+	{                                                                                          \
+		.width = 2, .speed = 32, .mtu = IBV_MTU_4096,                                      \
+		.link_layer = IBV_LINK_LAYER_ETHERNET, .ip = (address)                             \
+	}
 
 static struct {
 	pthread_mutex_t lock;
@@ -77,6 +85,11 @@ static struct {
 	unsigned int live, live_mrs, mr_access;
 	uint32_t next_key, next_qpn, max_msg;
 	enum ibv_wc_status bad[DEVICES];
+	struct fake_port port[DEVICES];
+	struct ibv_ece ece[DEVICES];
+	int dmabuf[DEVICES];
+	unsigned int reads[DEVICES];
+	int hidden;
 	LIST_HEAD(, context) contexts;
 	LIST_HEAD(, mr) mrs;
 	LIST_HEAD(, qp) qps;
@@ -85,10 +98,11 @@ static struct {
 	.next_key = 0x1000,
 	.next_qpn = 0x100,
 	.max_msg = 1u << 30,
+	.port = { PORT(0x0a000101), PORT(0x0a090101), PORT(0x0a000201), PORT(0x0a090201) },
+	.dmabuf = { EOPNOTSUPP, EOPNOTSUPP, EOPNOTSUPP, EOPNOTSUPP },
 };
 
 static const char *const device_names[DEVICES] = { "sout", "sup", "sout2", "sup2" };
-static const uint32_t device_ip[DEVICES] = { 0x0a000101, 0x0a090101, 0x0a000201, 0x0a090201 };
 
 static const char *const verb_names[FAKE_VERB_MAX] = {
 	[FAKE_LIST] = "get_device_list",
@@ -205,6 +219,64 @@ void fake_set_max_msg(uint32_t max)
 	unlock();
 }
 
+void fake_set_port(unsigned int device, const struct fake_port *port)
+{
+	lock();
+	fake.port[device] = *port;
+	unlock();
+}
+
+void fake_get_port(unsigned int device, struct fake_port *ret)
+{
+	lock();
+	*ret = fake.port[device];
+	unlock();
+}
+
+void fake_reset_ports(void)
+{
+	static const struct fake_port start[DEVICES] = { PORT(0x0a000101), PORT(0x0a090101),
+							 PORT(0x0a000201), PORT(0x0a090201) };
+
+	lock();
+	memcpy(fake.port, start, sizeof(start));
+	memset(fake.ece, 0, sizeof(fake.ece));
+	for (unsigned int k = 0; k < DEVICES; k++)
+		fake.dmabuf[k] = EOPNOTSUPP;
+	unlock();
+}
+
+void fake_set_ece(unsigned int device, uint32_t vendor, uint32_t options)
+{
+	lock();
+	fake.ece[device] = (struct ibv_ece){ .vendor_id = vendor, .options = options };
+	unlock();
+}
+
+void fake_hide_devices(int hide)
+{
+	lock();
+	fake.hidden = hide;
+	unlock();
+}
+
+void fake_set_dmabuf(unsigned int device, int err)
+{
+	lock();
+	fake.dmabuf[device] = err;
+	unlock();
+}
+
+unsigned int fake_reads(unsigned int device)
+{
+	unsigned int reads;
+
+	lock();
+	reads = fake.reads[device];
+	unlock();
+	return reads;
+}
+
 void fake_bad_completion(unsigned int device, enum ibv_wc_status status)
 {
 	lock();
@@ -257,13 +329,16 @@ int mpib_verbs_list(struct ibv_device ***ret_list, int *ret_count)
 
 	lock();
 	err = enter(FAKE_LIST);
-	for (unsigned int k = 0; k < DEVICES; k++)
+	for (unsigned int k = 0; k < DEVICES; k++) {
 		list[k] = &fake.device[k];
+		(void)snprintf(list[k]->ibdev_path, sizeof(list[k]->ibdev_path),
+			       "/sys/class/infiniband/%s", device_names[k]);
+	}
+	*ret_count = fake.hidden ? 0 : DEVICES;
 	unlock();
 	if (err)
 		return -err;
 	*ret_list = list;
-	*ret_count = DEVICES;
 	return 0;
 }
 
@@ -334,33 +409,39 @@ int mpib_verbs_query_device(struct ibv_context *ctx, struct ibv_device_attr *ret
 
 int mpib_verbs_query_port(struct ibv_context *ctx, unsigned int port, struct ibv_port_attr *ret)
 {
+	struct fake_port as;
 	int err;
 
-	(void)ctx;
 	memset(ret, 0, sizeof(*ret));
 	lock();
 	err = enter(FAKE_QUERY_PORT);
 	ret->max_msg_sz = fake.max_msg;
+	as = fake.port[ctx->device - fake.device];
 	unlock();
 	if (port != 1)
 		return -EINVAL;
 	ret->state = IBV_PORT_ACTIVE;
-	ret->active_mtu = IBV_MTU_4096;
+	ret->active_mtu = as.mtu;
 	ret->gid_tbl_len = 4;
-	ret->active_width = 2;
-	ret->active_speed = 32;
-	ret->link_layer = IBV_LINK_LAYER_ETHERNET;
+	ret->active_width = as.width;
+	ret->active_speed = as.speed;
+	ret->link_layer = as.link_layer;
+	ret->lid = as.lid;
 	return -err;
 }
 
 int mpib_verbs_query_gid(struct ibv_context *ctx, unsigned int port, unsigned int index,
 			 struct ibv_gid_entry *ret)
 {
-	uint32_t ip = htonl(device_ip[ctx->device - fake.device]);
+	bool infiniband, routable;
+	uint32_t ip;
 	int err;
 
 	lock();
 	err = enter(FAKE_QUERY_GID);
+	ip = htonl(fake.port[ctx->device - fake.device].ip);
+	routable = ip != 0;
+	infiniband = fake.port[ctx->device - fake.device].link_layer == IBV_LINK_LAYER_INFINIBAND;
 	unlock();
 	memset(ret, 0, sizeof(*ret));
 	if (err)
@@ -370,7 +451,11 @@ int mpib_verbs_query_gid(struct ibv_context *ctx, unsigned int port, unsigned in
 	ret->gid_index = index;
 	ret->port_num = port;
 	ret->gid_type = index & 1 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
-	if (index < 2) {
+	if (infiniband && index)
+		return -ENODATA;
+	if (infiniband)
+		ret->gid_type = IBV_GID_TYPE_IB;
+	if (index < 2 || !routable) {
 		ret->gid.raw[0] = 0xfe;
 		ret->gid.raw[1] = 0x80;
 	} else {
@@ -438,9 +523,16 @@ int mpib_verbs_reg_mr(struct ibv_pd *pd, void *addr, size_t size, unsigned int a
 int mpib_verbs_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t size, uint64_t iova, int fd,
 			  unsigned int access, struct ibv_mr **ret)
 {
+	int err;
+
 	(void)offset;
+	lock();
+	err = fake.dmabuf[pd->context->device - fake.device];
+	unlock();
+	if (err)
+		return -err;
 	if (fd < 0)
-		return -EOPNOTSUPP;
+		return -EBADF;
 	return mpib_verbs_reg_mr(pd, (void *)(uintptr_t)iova, size, access, ret);
 }
 
@@ -639,6 +731,20 @@ int mpib_verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, struc
 	return -err;
 }
 
+static void note_attributes(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
+{
+	if (mask & IBV_QP_AV)
+		to->ah_attr = from->ah_attr;
+	if (mask & IBV_QP_PATH_MTU)
+		to->path_mtu = from->path_mtu;
+	if (mask & IBV_QP_TIMEOUT)
+		to->timeout = from->timeout;
+	if (mask & IBV_QP_RETRY_CNT)
+		to->retry_cnt = from->retry_cnt;
+	if (mask & IBV_QP_RNR_RETRY)
+		to->rnr_retry = from->rnr_retry;
+}
+
 int mpib_verbs_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
 	struct qp *qp = (struct qp *)ibqp;
@@ -654,6 +760,8 @@ int mpib_verbs_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask
 	}
 	if (!err && mask & IBV_QP_DEST_QPN)
 		qp->dest = attr->dest_qp_num;
+	if (!err)
+		note_attributes(&qp->state.attr, attr, mask);
 	unlock();
 	return -err;
 }
@@ -677,18 +785,48 @@ int mpib_verbs_destroy_qp(struct ibv_qp *ibqp)
 	return -err;
 }
 
-int mpib_verbs_query_ece(struct ibv_qp *qp, struct ibv_ece *ret)
+int mpib_verbs_query_ece(struct ibv_qp *ibqp, struct ibv_ece *ret)
 {
-	(void)qp;
-	(void)ret;
-	return -EOPNOTSUPP;
+	struct qp *qp = (struct qp *)ibqp;
+	int r = 0;
+
+	lock();
+	*ret = fake.ece[qp->device];
+	if (!ret->vendor_id)
+		r = -EOPNOTSUPP;
+	if (qp->state.ece_vendor)
+		ret->options = qp->state.ece_options;
+	unlock();
+	return r;
 }
 
-int mpib_verbs_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+int mpib_verbs_set_ece(struct ibv_qp *ibqp, struct ibv_ece *ece)
 {
-	(void)qp;
-	(void)ece;
-	return -EOPNOTSUPP;
+	struct qp *qp = (struct qp *)ibqp;
+	int r = 0;
+
+	lock();
+	RULE(ibqp->state == IBV_QPS_INIT); /* man ibv_set_ece: before RTR */
+	if (fake.ece[qp->device].vendor_id != ece->vendor_id) {
+		r = -EINVAL;
+	} else {
+		qp->state.ece_vendor = ece->vendor_id;
+		qp->state.ece_options = fake.ece[qp->device].options & ece->options;
+	}
+	unlock();
+	return r;
+}
+
+int fake_qp(uint32_t qpn, struct fake_qp_state *ret)
+{
+	struct qp *qp;
+
+	lock();
+	qp = find_qp(qpn);
+	if (qp)
+		*ret = qp->state;
+	unlock();
+	return qp ? 0 : -1;
 }
 
 static int receive(struct qp *dest, uint32_t imm_be, uint32_t len)
@@ -714,6 +852,7 @@ static enum ibv_wc_status execute(struct qp *qp, struct qp *dest, const struct i
 				  size_t len)
 {
 	uint64_t remote = wr->wr.rdma.remote_addr;
+	bool reads = wr->opcode == IBV_WR_RDMA_READ;
 
 	if (!dest || dest->qp.state < IBV_QPS_RTR || dest->qp.state == IBV_QPS_ERR)
 		return IBV_WC_RETRY_EXC_ERR;
@@ -721,9 +860,12 @@ static enum ibv_wc_status execute(struct qp *qp, struct qp *dest, const struct i
 	    !covered(wr->sg_list->lkey, wr->sg_list->addr, len, 0, qp->qp.context))
 		return IBV_WC_LOC_PROT_ERR;
 	if (len &&
-	    !covered(wr->wr.rdma.rkey, remote, len, IBV_ACCESS_REMOTE_WRITE, dest->qp.context))
+	    !covered(wr->wr.rdma.rkey, remote, len,
+		     reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE, dest->qp.context))
 		return IBV_WC_REM_ACCESS_ERR;
-	if (len)
+	if (len && reads)
+		memcpy((void *)(uintptr_t)wr->sg_list->addr, (void *)(uintptr_t)remote, len);
+	else if (len && len <= COPY_MAX)
 		memcpy((void *)(uintptr_t)remote, (void *)(uintptr_t)wr->sg_list->addr, len);
 	if (wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		RULE(receive(dest, wr->imm_data, (uint32_t)len) ==
@@ -757,6 +899,10 @@ static int post_one(struct qp *qp, const struct ibv_send_wr *wr)
 			dest->qp.state = IBV_QPS_ERR;
 	}
 	wc.opcode = IBV_WC_RDMA_WRITE;
+	if (wr->opcode == IBV_WR_RDMA_READ) {
+		wc.opcode = IBV_WC_RDMA_READ;
+		fake.reads[qp->device]++;
+	}
 	if (wr->send_flags & IBV_SEND_SIGNALED || wc.status)
 		complete(qp->qp.send_cq, &wc, qp->sq_posted);
 	return 0;
@@ -795,6 +941,11 @@ int fake_immediate(uint32_t qpn, uint32_t imm, uint32_t byte_len)
 
 void fake_event(unsigned int device, enum ibv_event_type type)
 {
+	fake_port_event(device, type, 1);
+}
+
+void fake_port_event(unsigned int device, enum ibv_event_type type, int port)
+{
 	struct context *context;
 	uint64_t one = 1;
 	struct qp *qp;
@@ -807,7 +958,7 @@ void fake_event(unsigned int device, enum ibv_event_type type)
 		if (context->device != device || context->events == EVENTS_MAX)
 			continue;
 		event->event_type = type;
-		event->element.port_num = 1;
+		event->element.port_num = port;
 		LIST_FOREACH(qp, &fake.qps, node)
 		if (qp->device == device && type <= IBV_EVENT_QP_ACCESS_ERR &&
 		    type != IBV_EVENT_CQ_ERR)

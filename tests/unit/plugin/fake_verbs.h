@@ -55,11 +55,47 @@ unsigned int fake_mr_access(void);
 /* Largest message of every port from now on. */
 void fake_set_max_msg(uint32_t max);
 
+/* What ibv_query_port and ibv_query_gid say of a device from now on; `ip` in host order, 0: it has
+ * link-local GIDs only. */
+struct fake_port {
+	uint8_t width, speed; /* codes of struct ibv_port_attr */
+	enum ibv_mtu mtu;
+	uint8_t link_layer;
+	uint16_t lid;
+	uint32_t ip;
+};
+void fake_set_port(unsigned int device, const struct fake_port *port);
+void fake_get_port(unsigned int device, struct fake_port *ret);
+/* All ports as they were at the start, and no ECE. */
+void fake_reset_ports(void);
+
+/* Whether ibv_get_device_list shows nothing. */
+void fake_hide_devices(int hide);
+
+/* What the driver of @device offers by ibv_query_ece; vendor 0: it knows nothing of it. A peer's
+ * set keeps the bits that both have. */
+void fake_set_ece(unsigned int device, uint32_t vendor, uint32_t options);
+
+/* What ibv_reg_dmabuf_mr fails with on @device; 0: it works. */
+void fake_set_dmabuf(unsigned int device, int err);
+
+/* How a QP stands: what modify_qp was told, and its ECE. -1 without such a QP. */
+struct fake_qp_state {
+	struct ibv_qp_attr attr;
+	uint32_t ece_vendor, ece_options;
+};
+int fake_qp(uint32_t qpn, struct fake_qp_state *ret);
+
+/* RDMA reads posted so far on @device. */
+unsigned int fake_reads(unsigned int device);
+
 /* The next @n signalled completions of sends on @device carry @status; the QP fails. */
 void fake_bad_completion(unsigned int device, enum ibv_wc_status status);
 
-/* An async event of a device; with IBV_EVENT_QP_*, of one of its QPs. */
+/* An async event of a device, and of its port 1; with IBV_EVENT_QP_*, of one of its QPs. */
 void fake_event(unsigned int device, enum ibv_event_type type);
+/* The same of another port. */
+void fake_port_event(unsigned int device, enum ibv_event_type type, int port);
 
 /* Delivers an immediate to the QP that @qpn names, as a hostile peer would. 0, or -1 without such a
  * QP or a receive. */

@@ -188,6 +188,8 @@ static void test_dmabuf_not_shared(void **state)
 	struct mpib_mr *buf = NULL, *other;
 
 	(void)state;
+	fake_set_dmabuf(0, 0);
+	fake_set_dmabuf(1, 0);
 	assert_int_equal(mpib_mr_new_dmabuf(dev, BOTH, area, PAGE, 0, 0, false, &buf), 0);
 	other = reg(BOTH, 0, 1, MPIB_MR_ACCESS);
 	assert_int_equal(fake_live_mrs(), 4);
