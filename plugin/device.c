@@ -137,10 +137,10 @@ static struct ibv_device *find(struct ibv_device **list, int count, const char *
 
 static void read_pci_path(struct mpib_hca *hca)
 {
-	char link[128], path[PATH_MAX];
+	char link[IBV_SYSFS_PATH_MAX + 16], path[PATH_MAX];
 
-	(void)snprintf(link, sizeof(link), "/sys/class/infiniband/%s/device",
-		       mpib_verbs_device_name(hca->ctx->device));
+	/* The library's word for /sys/class/infiniband/NAME. */
+	(void)snprintf(link, sizeof(link), "%s/device", hca->ctx->device->ibdev_path);
 	if (realpath(link, path) && strlen(path) < sizeof(hca->pci_path))
 		memcpy(hca->pci_path, path, strlen(path) + 1);
 }

@@ -183,11 +183,13 @@ static int set_dev(struct parser *p, struct fab_dev_conf *dev, const char *name,
 	case K_PCI:
 		return set_word(p, field, sizeof(dev->pci), value);
 	case K_GIDS:
+		dev->has_address = 0;
 		return set_gids(p, dev, value);
 	case K_ADDR:
 		if (inet_pton(AF_INET, value, &ip) != 1)
 			return fail(p, "not an IPv4 address:", value);
 		fab_gids_from_ipv4(dev, &ip);
+		dev->has_address = 1;
 		return 0;
 	case K_SCOPE:
 		return set_choice(p, field, value, "all", "island");
@@ -337,16 +339,24 @@ static int parse_line(struct parser *p, char *line)
 	return fail(p, "key outside a section:", line);
 }
 
-/* What one line can't tell: every device needs an identity of its own. */
+/* What one line can't tell: every device needs an identity of its own, and the GID table of an
+ * InfiniBand port follows from it unless `gids` gave one. */
 static int finish(struct parser *p)
 {
 	struct fab_config *conf = p->conf;
 
 	if (!conf->nodes || !conf->devs)
 		return fail(p, "a fabric needs", "[device NAME] and [node NAME]");
-	for (uint32_t d = 0; d < conf->devs; d++)
-		if (!conf->dev[d].guid)
-			conf->dev[d].guid = 0x0200000000010000ULL + d;
+	for (uint32_t d = 0; d < conf->devs; d++) {
+		struct fab_dev_conf *dev = &conf->dev[d];
+
+		if (dev->infiniband && dev->has_address)
+			return fail(p, "an InfiniBand port has no IPv4 address:", dev->name);
+		if (!dev->guid)
+			dev->guid = 0x0200000000010000ULL + d;
+		if (dev->infiniband && dev->gid[0].type == FAB_GID_NONE)
+			fab_gids_from_guid(dev);
+	}
 	return 0;
 }
 

@@ -28,12 +28,13 @@ struct fab_gid {
 struct fab_dev_conf {
 	char name[FAB_NAME_MAX];
 	char network[FAB_NAME_MAX]; /* devices of one network reach each other */
-	char pci[128];		    /* sysfs path of the PCI device, or empty */
+	char pci[128];		    /* folder of the PCI device in sysfs, or empty */
 	uint32_t node;		    /* index in fab_config.node */
 	uint32_t scoped;	    /* 1: reaches its own island only */
 	uint32_t mtu;		    /* bytes: 256..4096 */
 	uint32_t speed_gbps;	    /* what query_port tells; shapes nothing */
 	uint32_t infiniband;	    /* link layer: 0 Ethernet, 1 InfiniBand */
+	uint32_t has_address;	    /* the GID table came from an IPv4 address */
 	uint32_t max_msg;	    /* bytes of the largest message */
 	uint32_t max_qp, max_qp_wr, max_cqe, max_mr, max_rd_atomic, max_inline;
 	uint64_t rate;	     /* bytes a second, 0 = no limit */
@@ -74,6 +75,9 @@ uint32_t fab_config_hash(const struct fab_config *conf);
 struct in_addr;
 /* Fills the GID table of @dev, and its guid if it has none, from an IPv4 address. */
 void fab_gids_from_ipv4(struct fab_dev_conf *dev, const struct in_addr *ip);
+
+/* Fills the GID table of an InfiniBand port: the default subnet's prefix and the GUID. */
+void fab_gids_from_guid(struct fab_dev_conf *dev);
 
 /* Reads one GID table entry: "ADDRESS/v1" or "ADDRESS/v2" (IPv4, IPv6), or "-" for an empty one. */
 int fab_gid_parse(const char *text, struct fab_gid *ret_gid);

@@ -3,6 +3,7 @@
 #include "tests/fabric/config.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,16 @@ void fab_gids_from_ipv4(struct fab_dev_conf *dev, const struct in_addr *ip)
 	}
 	if (!dev->guid)
 		dev->guid = 0x0200000000000000ULL | ntohl(ip->s_addr);
+}
+
+void fab_gids_from_guid(struct fab_dev_conf *dev)
+{
+	static const uint8_t prefix[8] = { 0xfe, 0x80 };
+	uint64_t guid_be = htobe64(dev->guid);
+
+	memcpy(dev->gid[0].raw, prefix, 8);
+	memcpy(dev->gid[0].raw + 8, &guid_be, 8);
+	dev->gid[0].type = FAB_GID_V1;
 }
 
 int fab_gid_parse(const char *text, struct fab_gid *ret_gid)

@@ -42,8 +42,7 @@ FAB_EXPORT struct ibv_device **ibv_get_device_list(int *num)
 		(void)snprintf(dev->dev.dev_name, sizeof(dev->dev.dev_name), "uverbs%u", count);
 		(void)snprintf(dev->dev.dev_path, sizeof(dev->dev.dev_path),
 			       "/sys/class/infiniband_verbs/uverbs%u", count);
-		(void)snprintf(dev->dev.ibdev_path, sizeof(dev->dev.ibdev_path),
-			       "/sys/class/infiniband/%s", fab_dev_conf(d)->name);
+		fab_ibdev_path(d, dev->dev.ibdev_path, sizeof(dev->dev.ibdev_path));
 		list[count++] = &dev->dev;
 	}
 	if (num)

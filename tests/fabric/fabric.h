@@ -274,6 +274,16 @@ static inline struct fab_state_dev *fab_dev_state(uint32_t dev)
 	return &fab.meeting.state->dev[dev];
 }
 
+/* LIDs are those of one subnet manager: a number a port. */
+#define FAB_LID_MULTICAST 0xc000
+static inline uint16_t fab_lid(uint32_t dev)
+{
+	return (uint16_t)(dev + 1);
+}
+
+/* route.c: what ibv_device.ibdev_path says, with a link `device` where the INI has `pci`. */
+void fab_ibdev_path(uint32_t dev, char *ret_path, size_t size);
+
 /* process.c: negative errno. */
 int fab_engine_prepare(void); /* reads the configuration, opens the meeting; once a process */
 int fab_engine_get(void);     /* joins and starts the thread with the first user */

@@ -227,34 +227,9 @@ out:
 	return link;
 }
 
-/* The device that owns @gid and that @dev can reach, or fab.conf->devs. */
-static uint32_t find_peer_dev(uint32_t dev, const union ibv_gid *gid)
+struct fab_link *fab_link_get(uint32_t dev, uint32_t qpn, const struct ibv_ah_attr *ah)
 {
-	const struct fab_dev_conf *from = fab_dev_conf(dev);
-	uint32_t d;
-
-	for (d = 0; d < fab.conf->devs; d++) {
-		const struct fab_dev_conf *to = fab_dev_conf(d);
-
-		if (strcmp(from->network, to->network) != 0)
-			continue;
-		if ((from->scoped || to->scoped) &&
-		    strcmp(fab.conf->node[from->node].island, fab.conf->node[to->node].island) != 0)
-			continue;
-		for (unsigned int g = 0; g < FAB_GIDS_MAX; g++) {
-			struct fab_gid entry;
-
-			fab_state_gid_get(fab_dev_state(d), g, &entry);
-			if (entry.type != FAB_GID_NONE && memcmp(entry.raw, gid->raw, 16) == 0)
-				return d;
-		}
-	}
-	return d;
-}
-
-struct fab_link *fab_link_get(uint32_t dev, uint32_t qpn, const union ibv_gid *gid)
-{
-	uint32_t slot = qpn >> FAB_QPN_BITS, peer = find_peer_dev(dev, gid);
+	uint32_t slot = qpn >> FAB_QPN_BITS, peer = fab_route(dev, ah);
 	struct fab_link *link;
 
 	if (peer == fab.conf->devs || !slot || slot >= FAB_PROCS_MAX ||

@@ -102,10 +102,13 @@ struct fab_hello {
 	uint32_t magic, slot, src_dev, dst_dev, req_size, resp_size;
 };
 
+/* route.c: the device that @ah names and that @dev can reach, or fab.conf->devs. */
+uint32_t fab_route(uint32_t dev, const struct ibv_ah_attr *ah);
+
 /* All below: engine lock. */
 
-/* Way from @dev to the QP @qpn behind @gid; NULL if there is none now. */
-struct fab_link *fab_link_get(uint32_t dev, uint32_t qpn, const union ibv_gid *gid);
+/* Way from @dev to the QP @qpn behind @ah; NULL if there is none now. */
+struct fab_link *fab_link_get(uint32_t dev, uint32_t qpn, const struct ibv_ah_attr *ah);
 void fab_link_accept(void);
 void fab_link_socket(struct fab_link *link, uint32_t events); /* bell, or the peer is gone */
 void fab_link_free(struct fab_link *link);

@@ -6,6 +6,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tests/fabric/counts.h"
+
+FAB_EXPORT struct mpib_fabric_counts mpib_fabric_counts;
+
 /* The next free slot, or NULL. sq_lock. */
 static struct fab_wqe *slot_at(struct fab_qp *qp, uint64_t head)
 {
@@ -60,11 +64,49 @@ static int fill(struct fab_qp *qp, struct fab_wqe *w, const struct ibv_send_wr *
 	return 0;
 }
 
+/* Null mode, the other end where this process has it: small plain writes (a clear-to-send row, say)
+ * and the bytes of small messages arrive, and an immediate takes a receive. Engine lock. */
+static void null_arrive(struct fab_qp *qp, const struct fab_wqe *w)
+{
+	struct fab_qp *to = fab.qps[qp->attr.dest_qp_num % FAB_QP_INDEXES];
+	struct fab_cqe cqe = { .kind = FAB_CQE_RECV };
+	struct ibv_sge sge[FAB_SGE_MAX];
+	struct fab_rwqe receive;
+	struct fab_mr *mr;
+
+	if (!to || to->qp.qp_num != qp->attr.dest_qp_num || to->attr.dest_qp_num != qp->qp.qp_num)
+		return;
+	if (w->length && w->length <= FAB_NULL_MOVES &&
+	    (w->is_inline || fab_sge_fit(qp, w, 0, w->length, 0))) {
+		mr = fab_mr_find(w->rkey, to->qp.pd, w->remote_addr, w->length,
+				 IBV_ACCESS_REMOTE_WRITE);
+		if (mr)
+			fab_sge_gather(qp, w, 0, w->length, fab_mr_at(mr, w->remote_addr));
+	}
+	if (w->opcode != IBV_WR_RDMA_WRITE_WITH_IMM || !fab_rq_take(to, &receive, sge))
+		return;
+	cqe.qp = to;
+	cqe.rq = to->use_rq;
+	cqe.wc.wr_id = receive.wr_id;
+	cqe.wc.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+	cqe.wc.byte_len = (uint32_t)w->length;
+	cqe.wc.imm_data = w->imm;
+	cqe.wc.wc_flags = IBV_WC_WITH_IMM;
+	cqe.wc.qp_num = to->qp.qp_num;
+	fab_cq_push((struct fab_cq *)to->qp.recv_cq, &cqe);
+}
+
 /* Null mode: done as soon as it is posted. sq_lock. */
 static void finish_at_once(struct fab_qp *qp, const struct fab_wqe *w, uint64_t head)
 {
 	struct fab_cqe cqe = { .qp = qp, .kind = FAB_CQE_SEND, .sq_end = head + 1 };
 
+	if (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+		fab_engine_lock();
+		null_arrive(qp, w);
+		fab_engine_unlock();
+	}
+	mpib_fabric_counts.requests++;
 	if (!w->signaled)
 		return;
 	cqe.wc.wr_id = w->wr_id;
@@ -99,7 +141,9 @@ int fab_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_w
 			finish_at_once(qp, w, head);
 	}
 	(void)pthread_mutex_unlock(&qp->sq_lock);
-	if (!fab.conf->null)
+	if (fab.conf->null)
+		mpib_fabric_counts.posts++;
+	else
 		fab_engine_post(qp);
 	return err;
 }

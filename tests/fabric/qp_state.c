@@ -55,12 +55,15 @@ static bool step_fits(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 
 static bool path_fits(const struct fab_qp *qp, const struct ibv_ah_attr *ah)
 {
+	bool infiniband = fab_dev_conf(qp->dev)->infiniband;
 	struct fab_gid gid;
 
 	if (ah->port_num != 1)
 		return false;
-	if (!ah->is_global) /* RoCE has no other way */
+	if (infiniband && (!ah->dlid || ah->dlid >= FAB_LID_MULTICAST))
 		return false;
+	if (!ah->is_global) /* RoCE has no other way */
+		return infiniband;
 	if (ah->grh.sgid_index >= FAB_GIDS_MAX)
 		return false;
 	fab_state_gid_get(fab_dev_state(qp->dev), ah->grh.sgid_index, &gid);

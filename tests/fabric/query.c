@@ -122,7 +122,7 @@ int fab_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_at
 	if (port != 1)
 		return EINVAL;
 	if (conf->infiniband)
-		full.lid = (uint16_t)(dev + 1);
+		full.lid = fab_lid(dev);
 	fill_speed(conf->speed_gbps, &full);
 	memset(attr, 0, len);
 	memcpy(attr, &full, len < sizeof(full) ? len : sizeof(full));
@@ -196,7 +196,8 @@ static void fill_entry(struct ibv_context *context, uint32_t index, const struct
 	else
 		entry->gid_type =
 			gid->type == FAB_GID_V2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
-	entry->ndev_ifindex = if_nametoindex("lo");
+	if (entry->gid_type != IBV_GID_TYPE_IB)
+		entry->ndev_ifindex = if_nametoindex("lo");
 }
 
 FAB_EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,

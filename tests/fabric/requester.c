@@ -292,7 +292,7 @@ bool fab_requester_send(struct fab_qp *qp)
 	if (qp->sq_tx_off == 0 && !may_begin(qp, w))
 		return false;
 	if (!qp->link || qp->link->dead)
-		qp->link = fab_link_get(qp->dev, qp->attr.dest_qp_num, &qp->attr.ah_attr.grh.dgid);
+		qp->link = fab_link_get(qp->dev, qp->attr.dest_qp_num, &qp->attr.ah_attr);
 	if (!qp->link || !fab_link_port_up(qp->link)) {
 		fab_requester_lost(qp, qp->sq_tx, qp->sq_tx_off);
 		return false;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fabric/counts.h"
+
 int fab_rq_init(struct fab_rq *rq, uint32_t max, uint32_t max_sge)
 {
 	(void)pthread_mutex_init(&rq->lock, NULL);
@@ -62,6 +64,8 @@ static int post(struct fab_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **
 {
 	int err = 0;
 
+	if (fab.conf->null)
+		mpib_fabric_counts.recv_posts++;
 	(void)pthread_mutex_lock(&rq->lock);
 	for (; wr; wr = wr->next) {
 		struct fab_rwqe *w;
@@ -81,6 +85,8 @@ static int post(struct fab_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **
 			memcpy(w->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(*w->sge));
 		rq->ready++;
 		atomic_fetch_add(&rq->in_use, 1);
+		if (fab.conf->null)
+			mpib_fabric_counts.receives++;
 	}
 	(void)pthread_mutex_unlock(&rq->lock);
 	return err;

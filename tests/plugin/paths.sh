@@ -112,6 +112,25 @@ exact-hca-name) # C01: mlx5_1 is never mlx5_11
 	warned connector 1 'SUP mlx5_1:1: GID . 10.9.1.2,'
 	warned connector 0 'mlx5_11:'
 	;;
+infiniband) # no IPv4 address in the GIDs: MPIB_NODE_ADDR stands for the node, QPs go by LID
+	export MPIB_FABRIC=$FABRIC_CONFIGS/infiniband.ini
+	start_listener
+	run_pair verify --sizes 4096
+	[ "$connector_rc" = 1 ] || die "an InfiniBand port is taken without MPIB_NODE_ADDR"
+	warned connector 1 'InfiniBand port, which has no IPv4 address: set MPIB_NODE_ADDR'
+	export MPIB_NODE_ADDR=10.0.1.1
+	start_listener
+	export MPIB_NODE_ADDR=10.0.1.2
+	run_pair verify --sizes 1,4096,1000000
+	want 0 0
+	hold connector 'all(e["path"] == "intra" and e["rails"][1]["bytes"] for e in c)'
+	export MPIB_NODE_ADDR=10.0.1.1
+	start_listener
+	export MPIB_NODE_ADDR=10.0.2.2 # another island: all over SOUT
+	run_pair verify --sizes 1,4096,1000000
+	want 0 0
+	hold connector 'all(e["path"] == "inter" and not e["rails"][1]["bytes"] for e in c)'
+	;;
 gid-table) # C14: link-local and v1 entries first, the right one at index 5; then none; then a new one
 	start_listener
 	"$FABRICCTL" gid 2/sup 5 10.9.1.2/v2 && "$FABRICCTL" gid 2/sup 3 169.254.7.7/v2 || die fabricctl

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -135,6 +136,76 @@ static const char gids_config[] = "[fabric]\nname = gids\n[device sup]\n"
 				  "gids = fe80::1/v1 - - 10.9.1.9/v1 - 10.9.1.9/v2\n"
 				  "[node 1]\n[node 2]\n";
 
+static int to_rtr_by_lid(struct pair *p, uint16_t lid)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR,
+				    .path_mtu = p->side->mtu,
+				    .dest_qp_num = p->peer.qpn,
+				    .rq_psn = p->peer.psn,
+				    .max_dest_rd_atomic = 1,
+				    .min_rnr_timer = 12,
+				    .ah_attr = { .dlid = lid, .port_num = 1 } };
+
+	return ibv_modify_qp(p->qp, &attr,
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				     IBV_QP_MIN_RNR_TIMER);
+}
+
+/* InfiniBand ports: a LID is enough, and the only way is the one that it names. */
+static void lids(struct side *s)
+{
+	struct pair_options options = { .no_connect = true, .timeout = 12, .retry = 1 };
+	struct ibv_gid_entry entry;
+	struct ibv_port_attr port;
+	struct pair p, lost;
+	uint16_t peer_lid = 0;
+
+	require(!ibv_query_port(s->ctx, 1, &port) && port.lid &&
+			port.link_layer == IBV_LINK_LAYER_INFINIBAND,
+		"a LID and the link layer");
+	require(!ibv_query_gid_ex(s->ctx, 1, 0, &entry, 0) && entry.gid_type == IBV_GID_TYPE_IB &&
+			entry.gid.raw[0] == 0xfe && entry.gid.global.interface_id,
+		"an InfiniBand GID");
+	require(ibv_query_gid_ex(s->ctx, 1, 1, &entry, 0) == ENODATA, "no other GID");
+	swap_bytes(s, &port.lid, &peer_lid, sizeof(peer_lid));
+	require(peer_lid && peer_lid != port.lid, "another LID at the other end");
+
+	pair_open(s, &p, &options);
+	pair_open(s, &lost, &options);
+	swap_bytes(s, &p.mine, &p.peer, sizeof(p.mine));
+	lost.peer = p.peer;
+	require(!to_init(&p, IBV_ACCESS_REMOTE_WRITE) && !to_init(&lost, IBV_ACCESS_REMOTE_WRITE),
+		"INIT");
+	require(to_rtr_by_lid(&p, 0) == EINVAL && to_rtr_by_lid(&p, 0xc000) == EINVAL,
+		"no LID and a multicast LID refused");
+	require(!to_rtr_by_lid(&p, peer_lid) && !to_rts(&p, &options), "RTR by LID");
+	require(!to_rtr_by_lid(&lost, 999) && !to_rts(&lost, &options), "RTR by LID of nobody");
+	sync_ends(s);
+	require(write_once(&p, 100000) == IBV_WC_SUCCESS, "a write");
+	require(write_once(&lost, 64) == IBV_WC_RETRY_EXC_ERR, "no way to a LID of nobody");
+	sync_ends(s);
+	pair_close(&lost);
+	pair_close(&p);
+}
+
+static const char lids_config[] = "[fabric]\nname = lids\n"
+				  "[device sup]\nlink_layer = infiniband\n[node 1]\n[node 2]\n";
+
+/* The device's place in sysfs, as its `device` link tells it. */
+static void pci(struct side *s)
+{
+	char path[PATH_MAX], target[PATH_MAX];
+
+	(void)snprintf(path, sizeof(path), "%s/device", s->ctx->device->ibdev_path);
+	require(realpath(path, target) && strcmp(target, s->client ? "/proc/tty" : "/proc/fs") == 0,
+		"the folder that the INI names");
+}
+
+static const char pci_config[] = "[fabric]\nname = pci\n[device sup]\npci = /proc/tty\n"
+				 "[node 1]\nsup.address = 10.9.1.1\nsup.pci = /proc/fs\n"
+				 "[node 2]\nsup.address = 10.9.1.2\n";
+
 static void null_mode(struct side *s)
 {
 	struct pair_options options = { .no_connect = true };
@@ -247,6 +318,8 @@ const struct fault_case life_cases[] = {
 	{ .name = "idle", .run = idle },
 	{ .name = "loopback", .run = loopback },
 	{ .name = "islands", .run = islands, .nodes = { "a", "b" }, .config = islands_config },
+	{ .name = "lids", .run = lids, .config = lids_config },
+	{ .name = "pci", .run = pci, .config = pci_config },
 	{ .name = "odd-gids", .run = odd_gids, .config = gids_config },
 	{ .name = "null-mode", .run = null_mode, .config = null_config },
 	{ .name = "memlock", .run = memlock, .config = memlock_config },

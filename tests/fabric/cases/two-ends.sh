@@ -3,11 +3,12 @@
 # Runs a verbs program that was not written here as server on node 1 and client on node 2, and checks
 # what both say. Usage: two-ends.sh CHECK PROGRAM ARGUMENTS...
 #   pingpong   both exit 0 and the client counts its iterations
+#   pingpong-lid  the same, by LID and not by GID
 #   perftest   both exit 0 and every size has a bandwidth or latency above 0
 #   conform    both exit 0 (the program judges itself)
 #   refuse     both exit non-zero, by themselves
 # Environment: FABRIC_LIB (folder of the library), FABRIC_PRELOAD (a sanitizer's runtime),
-# FABRIC_DEVICE (default sout).
+# FABRIC_DEVICE (default sout), FABRIC_INI (default: the built-in fabric).
 set -u
 check=$1
 program=$2
@@ -19,12 +20,17 @@ trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' INT TERM
 export MPIB_FABRIC_DIR="$dir" LD_LIBRARY_PATH="$FABRIC_LIB"
 unset MPIB_FABRIC MPIB_FABRIC_NULL
+[ -z "${FABRIC_INI:-}" ] || export MPIB_FABRIC="$FABRIC_INI"
 [ -z "${FABRIC_PRELOAD:-}" ] || export LD_PRELOAD="$FABRIC_PRELOAD"
 
 # Our pid is ours alone, and the range lies below the ephemeral ports.
 port=$((10000 + $$ % 20000))
 case $check in
 pingpong | refuse) set -- -d "${FABRIC_DEVICE:-sout}" -g 3 -p $port "$@" ;;
+pingpong-lid)
+	set -- -d "${FABRIC_DEVICE:-sout}" -p $port "$@"
+	check=pingpong
+	;;
 perftest) set -- -d "${FABRIC_DEVICE:-sout}" -x 3 -F -p $port "$@" ;;
 conform) set -- -d "${FABRIC_DEVICE:-sout}" -g 3 -p $port "$@" ;;
 esac
