@@ -539,6 +539,8 @@ void mpib_comm_free_all(void)
 
 void mpib_comm_flag(struct mpib_comm *comm, unsigned int flag)
 {
+	if (!atomic_load_explicit(&comm->flags, memory_order_relaxed))
+		comm->news_ms = mpib_now_ms();
 	(void)atomic_fetch_or_explicit(&comm->flags, flag, memory_order_release);
 }
 
@@ -590,7 +592,9 @@ int mpib_comm_check(struct mpib_comm *comm)
 			       "the peer closed the connection while messages were outstanding");
 	else
 		(void)snprintf(text, sizeof(text),
-			       "the peer's process or host is gone (control connection lost)");
+			       "the peer's process or host is gone (control connection lost %llu "
+			       "ms ago)",
+			       (unsigned long long)(now - comm->news_ms));
 	return mpib_comm_fail(comm, -ECONNRESET, text);
 }
 

@@ -82,6 +82,7 @@ struct mpib_comm {
 
 	struct mpib_ctl ctl;
 	struct mpib_watch_item ctl_watch;  /* helper, from established to close */
+	uint64_t news_ms;		   /* helper writes before the first flag: its time */
 	uint64_t gone_since_ms;		   /* progress: when the peer's end was first noticed */
 	char fail_text[MPIB_TEXT_MAX + 1]; /* helper writes before it sets PEER_FAIL */
 	char qp_text[128];		   /* helper writes before it sets QP_FATAL */
@@ -207,7 +208,7 @@ bool mpib_comms_any(void);
 /* Frees what NCCL dropped without closing. */
 void mpib_comm_free_all(void);
 
-/* Sets bits of flags (helper thread): of one connection, or of all that use @hca. */
+/* Sets bits of flags (under the watch lock): of one connection, or of all that use @hca. */
 void mpib_comm_flag(struct mpib_comm *comm, unsigned int flag);
 void mpib_comm_flag_hca(const struct mpib_hca *hca, unsigned int flag);
 
