@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small model, trained with DistributedDataParallel: train.py RANK WORLD FOLDER STEPS.
+
+Rank 0 prints each step's loss to the last bit, and a hash of the weights at the end."""
+import hashlib
+import sys
+
+import torch
+import torch.distributed as dist
+
+
+def main():
+    rank, world, folder, steps = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    torch.cuda.set_device(rank)
+    device = torch.device("cuda", rank)
+    dist.init_process_group(
+        "nccl", rank=rank, world_size=world, device_id=device, init_method=f"file://{folder}/store"
+    )
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(1024, 4096), torch.nn.GELU(),
+        torch.nn.Linear(4096, 4096), torch.nn.GELU(),
+        torch.nn.Linear(4096, 64),
+    ).to(device)
+    model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    data = torch.Generator().manual_seed(100 + rank)
+    for step in range(1, steps + 1):
+        x = torch.randn(64, 1024, generator=data).to(device)
+        y = torch.randint(0, 64, (64,), generator=data).to(device)
+        loss = torch.nn.functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+        if rank == 0:
+            print("step", step, (total.item() / world).hex(), flush=True)
+    if rank == 0:
+        weights = hashlib.sha256()
+        for parameter in model.parameters():
+            weights.update(parameter.detach().cpu().numpy().tobytes())
+        print("weights", weights.hexdigest(), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+main()
