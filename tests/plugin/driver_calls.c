@@ -29,6 +29,7 @@ static void uninitialised_properties(void)
 	CHECK(v7->getProperties(0, &p7) == ncclSuccess);
 	CHECK(p12.name && strcmp(p12.name, "sout+sup") == 0);
 	CHECK(p12.name == p11.name && p12.name == p7.name);
+	CHECK(!p12.pciPath && !p11.pciPath && !p7.pciPath); /* nothing says where it stands */
 	CHECK(p12.guid && p12.guid == p7.guid);
 	CHECK(p12.speed > 0 && p12.port == 1 && p12.maxRecvs == 8 && p12.maxComms > 0);
 	CHECK(p12.latency == 0 && p12.regIsGlobal == 0 && p12.forceFlush == 0);
@@ -40,6 +41,21 @@ static void uninitialised_properties(void)
 	CHECK(p12.railId == 0 && p12.planeId == NCCL_NET_ID_UNDEF);
 	CHECK(p11.vProps.ndevs == 1 && p11.vProps.devs[0] == 0);
 	CHECK(p7.netDeviceType == NCCL_NET_DEVICE_HOST && p7.maxRecvs == 8);
+	CHECK(net->finalize(ctx) == ncclSuccess);
+	library_close();
+}
+
+/* The fabric's INI gives SOUT a place, and the script says which. */
+static void pci_path(void)
+{
+	const char *wanted = getenv("PCI_WANTED");
+	struct mpib_nccl_properties_v12 props;
+	void *ctx = NULL;
+
+	library_open();
+	CHECK(net_init(&ctx) == ncclSuccess);
+	CHECK(net->getProperties(0, &props) == ncclSuccess);
+	CHECK(wanted && props.pciPath && strcmp(props.pciPath, wanted) == 0);
 	CHECK(net->finalize(ctx) == ncclSuccess);
 	library_close();
 }
@@ -286,6 +302,7 @@ static void set_up_never_blocks(void)
 
 const struct trap call_traps[] = {
 	{ "uninitialised-properties", uninitialised_properties },
+	{ "pci-path", pci_path },
 	{ "wrong-device", wrong_device },
 	{ "request-is-one", request_is_one },
 	{ "sizes-null", sizes_null },

@@ -6,4 +6,12 @@
 
 # A child that exits gives nothing back that is its parent's; a leak check there would complain.
 [ "$name" != fork-exit ] || export ASAN_OPTIONS=detect_leaks=0
+# SOUT stands somewhere, SUP nowhere that is.
+if [ "$name" = pci-path ]; then
+	PCI_WANTED=$(realpath "$work")/pci0000:40/0000:41:00.0
+	mkdir -p "$PCI_WANTED"
+	sed "/^\[device sout/a pci = $PCI_WANTED" "$FABRIC_CONFIGS/two-nodes.ini" |
+		sed '/^\[device sup/a pci = /nowhere' >"$work/fabric.ini"
+	export PCI_WANTED MPIB_FABRIC=$work/fabric.ini
+fi
 MPIB_FABRIC_NODE=1 "$DRIVER" "$name"
