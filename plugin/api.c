@@ -36,7 +36,7 @@ static struct {
 static void log_settings(void)
 {
 	const struct mpib_env *env = &process.env;
-	char given[640];
+	char list[640];
 
 	MPIB_INFO("MPIB " MPIB_VERSION ": mode %s, island prefix /%d, QPs SOUT %d SUP %d, timeout "
 		  "%d, retries %d, TC %d, SL %d%s%s",
@@ -44,8 +44,8 @@ static void log_settings(void)
 		  env->qps[MPIB_SOUT], env->qps[MPIB_SUP], env->timeout, env->retry_cnt, env->tc,
 		  env->sl, env->mode == MPIB_MODE_ADVANCED ? ", agent at " : "",
 		  env->mode == MPIB_MODE_ADVANCED ? env->agent_dir : "");
-	MPIB_INFO("from the environment:%s; all else is the default",
-		  mpib_env_given(given, sizeof(given)));
+	MPIB_INFO("from the environment:%s", mpib_env_list(true, list, sizeof(list)));
+	MPIB_INFO("by default:%s", mpib_env_list(false, list, sizeof(list)));
 }
 
 /* A forked child (a data loader, say) must not keep the parent's connections open, or the peers

@@ -103,7 +103,7 @@ int mpib_env_read(struct mpib_env *ret)
 	return 0;
 }
 
-char *mpib_env_given(char *buf, size_t size)
+char *mpib_env_list(bool given, char *buf, size_t size)
 {
 	size_t used = 0;
 
@@ -111,7 +111,11 @@ char *mpib_env_given(char *buf, size_t size)
 	for (size_t k = 0; k < mpib_env_row_count && used < size; k++) {
 		const char *text = getenv(mpib_env_rows[k].name);
 
-		if (text && *text)
+		if (given != (text && *text))
+			continue;
+		if (!given)
+			text = mpib_env_rows[k].default_text;
+		if (*text)
 			used += (size_t)snprintf(buf + used, size - used, " %s=%s",
 						 mpib_env_rows[k].name, text);
 	}

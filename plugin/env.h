@@ -5,6 +5,7 @@
 #define MPIB_PLUGIN_ENV_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #define MPIB_QPS_MAX 16 /* most QPs on one rail of one connection */
@@ -55,7 +56,8 @@ extern const size_t mpib_env_row_count;
  * a text that is too long: one warning names variable, value and range. */
 int mpib_env_read(struct mpib_env *ret);
 
-/* " NAME=value" for each variable that is set, in @buf; cut where it doesn't fit. Returns @buf. */
-char *mpib_env_given(char *buf, size_t size);
+/* " NAME=value" for each variable that the environment sets (@given), or for each default that is
+ * in force and not empty; in @buf, cut where it doesn't fit. Returns @buf. */
+char *mpib_env_list(bool given, char *buf, size_t size);
 
 #endif

@@ -59,6 +59,6 @@ struct trap {
 	void (*run)(void);
 };
 
-extern const struct trap life_traps[], call_traps[], fork_traps[];
+extern const struct trap life_traps[], call_traps[], end_traps[], fork_traps[];
 
 #endif

@@ -99,6 +99,41 @@ handle-garbage)
 	[ "$connector_rc" = 1 ] || die "a handle of nobody's is taken"
 	warned connector 1 "isn't MPIB's"
 	;;
+libibverbs-absent) # a container without it: one line that says what to install
+	mkdir "$work/empty"
+	echo 'no library' >"$work/empty/libibverbs.so.1"
+	start_listener
+	LD_LIBRARY_PATH=$work/empty run_pair verify --sizes 8 --timeout 10
+	[ "$connector_rc" = 1 ] || die "init was not refused"
+	warned connector 1 'NET/MPIB'
+	warned connector 1 "libibverbs can't be loaded (.*): install rdma-core's libibverbs"
+	;;
+memlock) # X7: one line with the limit of this process
+	start_listener
+	"$FABRICCTL" fail 2/sup reg_mr ENOMEM 1 || die fabricctl
+	(
+		ulimit -S -l 64 || exit 1
+		MPIB_FABRIC_NODE=2 "$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$port" --json \
+			verify --sizes 4096 --comms 1 --no-both >"$work/connector" 2>"$work/connector.err"
+	)
+	[ $? = 1 ] || die "the connecting side is well"
+	warned connector 1 'this process may lock 64 KiB: raise it (ulimit -l unlimited'
+	warned connector 1 'NET/MPIB'
+	;;
+settings-are-told) # at INFO, once: every setting in force, and which came from the environment
+	export MPIB_SUP_QP=3 MPIB_IB_TC=96
+	start_listener
+	run_pair --log info verify --sizes 4096 --comms 2
+	want 0 0
+	warned connector 1 'mode vanilla, island prefix /24, QPs SOUT 2 SUP 3, .*TC 96'
+	warned connector 1 'from the environment:.* MPIB_SUP_QP=3 .*MPIB_IB_TC=96'
+	warned connector 1 'by default:.* MPIB_SOUT_QP=2 .*MPIB_IB_TIMEOUT=18'
+	warned connector 1 'SOUT sout:1: GID 3 10.0.1.2, MTU 4096, [0-9]* Mbit/s'
+	warned connector 1 'SUP sup:1: GID 3 10.9.1.2, MTU 4096, [0-9]* Mbit/s'
+	warned connector 1 'sout+sup: .*GPU memory'
+	text='send to 10.0.1.1 pid .*: intra-island, vanilla; QPs SOUT 2 SUP 3; all on SUP'
+	warned connector 2 "$text"
+	;;
 *)
 	die "no such case"
 	;;
