@@ -76,6 +76,8 @@ static const struct np_row rows[] = {
 	{ "window", AT(window), NP_COUNT, true, 1, OUTSTANDING_MAX,
 	  "bw: N messages in flight (8); 1 gives latencies" },
 	{ "seconds", AT(seconds), NP_SECONDS, true, 0.05, HOUR24, "bw: S to run (5)" },
+	{ "end-file", AT(end_file), NP_TEXT, false, 0, 0,
+	  "bw: end as soon as the file PATH exists, after --seconds at last" },
 	{ "interval", AT(interval), NP_SECONDS, true, 0, HOUR24,
 	  "bw: S between progress lines (0: none)" },
 	{ "warmup", AT(warmup), NP_SECONDS, true, 0, HOUR24,
@@ -354,6 +356,7 @@ int np_options_decode(struct np_options *opts, char *text)
 	fresh.print_ports = opts->print_ports;
 	fresh.connect_delay = opts->connect_delay;
 	fresh.handle_override = opts->handle_override;
+	fresh.end_file = opts->end_file;
 	fresh.expect_error = opts->expect_error;
 
 	while ((line = strsep(&rest, "\n"))) {

@@ -33,6 +33,7 @@ struct np_options {
 	bool print_ports;
 	double connect_delay;
 	const char *handle_override; /* HEX@OFFSET */
+	const char *end_file;	     /* bw ends once it exists; NULL: by time alone */
 	double expect_error;	     /* 0: none expected */
 	/* of both; the connecting side's count */
 	double timeout;

@@ -141,6 +141,15 @@ static int agree_end(struct np_session *s)
 	return r;
 }
 
+/* The connecting side says when traffic without a target ends. */
+static bool is_over(struct np_session *s, double seconds)
+{
+	if (s->listener)
+		return s->inbox[NP_CTL_FREEZE].waiting > 0;
+	return seconds >= s->opts.seconds ||
+	       (s->opts.end_file && access(s->opts.end_file, F_OK) == 0);
+}
+
 /* Waits for the progress thread, with the clock and the peer's wish in view. */
 static int watch_traffic(struct np_session *s)
 {
@@ -161,8 +170,7 @@ static int watch_traffic(struct np_session *s)
 		}
 		if (!open_end)
 			continue;
-		if (s->listener ? s->inbox[NP_CTL_FREEZE].waiting > 0
-				: now - start >= s->opts.seconds) {
+		if (is_over(s, now - start)) {
 			s->inbox[NP_CTL_FREEZE].waiting = 0;
 			open_end = false;
 			r = agree_end(s);

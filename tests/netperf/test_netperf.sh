@@ -118,6 +118,20 @@ verify-*)
 	expect_field listener name '"Loopback"'
 	above listener stages 11
 	;;
+bw-end-file) # long before its seconds are over, and in good order
+	start_listener
+	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json bw --size 64k \
+		--seconds 3600 --warmup 0 --end-file "$work/end" >"$work/connector" 2>"$work/connector.err" &
+	connector=$!
+	sleep 1
+	kill -0 "$connector" || die "it ended without the file"
+	: >"$work/end"
+	wait "$connector"
+	connector_rc=$?
+	wait_listener
+	want 0 0
+	above connector tx_mbps 1
+	;;
 bw)
 	start_listener
 	run_pair bw --size 256k --window 4 --seconds 4 --interval 0.5

@@ -11,13 +11,13 @@
 agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 25%"
 agent_start 1 2
 
-perf_start live 1 2 "$ADVANCED" bw --size 64K --seconds "$(lasting 25)" --warmup 0 --interval "$(lasting 0.5)" --check
+live_start live 1 2 "$ADVANCED" --size 64K --warmup 0 --interval "$(lasting 0.5)" --check
 live_until live 8
 before=$(live_part live 40)
 agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 75%"
 agent_reload 1
 after=$(live_part live 40)
-perf_wait live
+live_end live 1
 
 measured "SUP's part: $before before the reload, $after after; $(perf_result live '"\(.messages) messages, \(.mbps) MB/s, errors \(.errors | length)"')"
 live_near "before" "$before" 0.25

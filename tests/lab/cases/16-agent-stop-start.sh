@@ -12,7 +12,7 @@ agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 25%"
 agent_start 1 2
 inode=$(on 1 stat -c %i "$(agent_dir 1)/hints")
 
-perf_start stop 1 2 "$ADVANCED MPIB_AGENT_STALE_SEC=600" bw --size 64K --seconds "$(lasting 45)" --warmup 0 --interval "$(lasting 0.5)" --check
+live_start stop 1 2 "$ADVANCED MPIB_AGENT_STALE_SEC=600" --size 64K --warmup 0 --interval "$(lasting 0.5)" --check
 live_until stop 8
 with=$(live_part stop 24)
 agent_stop 1
@@ -23,7 +23,7 @@ again=$(live_part stop 24)
 agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 50%"
 agent_reload 1
 later=$(live_part stop 24)
-perf_wait stop
+live_end stop 1
 
 measured "SUP's part: $with with the agent, $without without it, $again after a start with 75%, $later after a reload with 50%"
 live_near "with the agent" "$with" 0.25

@@ -3,6 +3,25 @@
 # seconds, so that a slow machine changes how long a case takes and not what it finds.
 # shellcheck shell=bash
 
+# live_start NAME FROM TO SETTINGS [OPTIONS]: a transfer that lasts until live_end, or 100 seconds.
+live_start() {
+	local file
+
+	file=$(live_file "$1" "$2")
+	on "$2" rm -f "$file"
+	perf_start "$1" "$2" "$3" "$4" bw --seconds 100 --end-file "$file" "${@:5}"
+}
+
+# live_end NAME FROM: lets it end, which it must do well.
+live_end() {
+	on "$2" touch "$(live_file "$1" "$2")"
+	perf_wait "$1"
+}
+
+live_file() {
+	echo "$(agent_dir "$2").$1-end"
+}
+
 # live_now NAME: "MESSAGES SOUT-BYTES SUP-BYTES" of the latest interval line.
 live_now() {
 	jq -rn '[inputs | select(.event == "interval")] | last // {messages: 0, rails: [{bytes: 0}, {bytes: 0}]} |
