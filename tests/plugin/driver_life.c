@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 static bool is_mapped(void)
 {
@@ -200,7 +201,16 @@ static void two_contexts(void)
 	library_close();
 }
 
-/* X6. The time of the second half is that of the first, and each connection has two sockets. */
+/* Of the whole process: a busy machine adds nothing to it. */
+static uint64_t cpu_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* X6. The work of the second half is that of the first, and each connection has two sockets. */
 static void many_connections(void)
 {
 	enum { COUNT = 2000, HALF = COUNT / 2 };
@@ -224,10 +234,10 @@ static void many_connections(void)
 	library_open();
 	CHECK(net_init(&ctx) == ncclSuccess);
 	files = count_files();
-	start = middle = clock_ms();
+	start = middle = cpu_ms();
 	for (unsigned int k = 0; k < COUNT; k++) {
 		if (k == HALF)
-			middle = clock_ms();
+			middle = cpu_ms();
 		CHECK(net->listen(ctx, 0, ends[k].handle, &ends[k].listener) == ncclSuccess);
 		while (!ends[k].send || !ends[k].recv) {
 			if (!ends[k].send)
@@ -239,13 +249,13 @@ static void many_connections(void)
 		}
 		CHECK(net->closeListen(ends[k].listener) == ncclSuccess);
 	}
-	end = clock_ms();
+	end = cpu_ms();
 	files = count_files() - files;
-	(void)printf("%u connections: first half %llu ms, second half %llu ms, %u descriptors\n",
+	(void)printf("%u connections: first half %llu ms of CPU, second half %llu, %u descriptors\n",
 		     COUNT, (unsigned long long)(middle - start),
 		     (unsigned long long)(end - middle), files);
 	CHECK(files <= 2 * COUNT + 8);
-	CHECK(end - middle <= 2 * (middle - start) + 1000);
+	CHECK(10 * (end - middle) <= 13 * (middle - start));
 	for (unsigned int k = 0; k < COUNT; k++) {
 		CHECK(net->closeSend(ends[k].send) == ncclSuccess);
 		CHECK(net->closeRecv(ends[k].recv) == ncclSuccess);
