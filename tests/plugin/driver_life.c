@@ -251,9 +251,10 @@ static void many_connections(void)
 	}
 	end = cpu_ms();
 	files = count_files() - files;
-	(void)printf("%u connections: first half %llu ms of CPU, second half %llu, %u descriptors\n",
-		     COUNT, (unsigned long long)(middle - start),
-		     (unsigned long long)(end - middle), files);
+	(void)printf(
+		"%u connections: first half %llu ms of CPU, second half %llu, %u descriptors\n",
+		COUNT, (unsigned long long)(middle - start), (unsigned long long)(end - middle),
+		files);
 	CHECK(files <= 2 * COUNT + 8);
 	CHECK(10 * (end - middle) <= 13 * (middle - start));
 	for (unsigned int k = 0; k < COUNT; k++) {

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What listen.c and accept.c share, and nobody else. */
+#ifndef MPIB_PLUGIN_LISTEN_IMPL_H
+#define MPIB_PLUGIN_LISTEN_IMPL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plugin/connect.h"
+#include "plugin/net.h"
+
+enum accept_state {
+	ACCEPT_WAIT_HELLO,   /* the helper thread looks for the peer */
+	ACCEPT_HAVE_PEER,    /* ctl and hello are the peer's */
+	ACCEPT_WAIT_CONNECT, /* our ACCEPT is out */
+	ACCEPT_WAIT_AGENT,   /* QPs are up; the agent must answer before READY goes out */
+	ACCEPT_FLUSH,	     /* READY is on its way */
+	ACCEPT_FAILED,	     /* error */
+};
+
+struct mpib_listener {
+	struct mpib_device *dev;
+	struct mpib_env env;
+	int traffic_class;
+	uint64_t nonce;
+	char address[MPIB_ADDR_TEXT_MAX];
+
+	/* Helper thread and accept(), under the watch lock. */
+	struct mpib_watch_item watch;
+	struct mpib_watch_tick tick;
+	bool paused; /* out of descriptors: not watched until the next tick */
+	bool told_stranger;
+	struct candidate *candidates; /* newest first */
+	enum accept_state state;
+	int error;
+	struct mpib_ctl ctl;
+	struct mpib_peer hello;
+
+	/* accept() alone. */
+	struct mpib_comm *comm;
+	uint64_t deadline_ms;
+
+	struct mpib_listener *next, **link; /* all of the process, under the watch lock */
+};
+
+#endif
