@@ -604,23 +604,42 @@ int mpib_config_load(const char *path, bool must_exist, struct mpib_policy **ret
 
 /* ---- print ---------------------------------------------------------------------------------- */
 
+/* One line; without its blanks it is never longer than the one that was read. */
+static void print_island(const struct mpib_policy *policy, size_t island, bool blanks, FILE *out)
+{
+	const char *separator = "";
+
+	(void)fprintf(out, blanks ? "%s = " : "%s=", policy->islands[island].name);
+	for (size_t n = 0; n < policy->n_subnets; n++) {
+		char addr[MPIB_IPV4_TEXT_MAX];
+
+		if (policy->subnets[n].island != island)
+			continue;
+		(void)fprintf(out, "%s%s/%u", separator,
+			      mpib_ipv4_format(policy->subnets[n].addr_be, addr),
+			      policy->subnets[n].len);
+		separator = blanks ? ", " : ",";
+	}
+	(void)fputc('\n', out);
+}
+
 static void print_islands(const struct mpib_policy *policy, FILE *out)
 {
 	for (size_t island = 0; island < policy->n_islands; island++) {
-		const char *separator = "";
+		char *line = NULL;
+		size_t len = 0;
+		FILE *memory = open_memstream(&line, &len);
 
-		(void)fprintf(out, "%s = ", policy->islands[island].name);
-		for (size_t n = 0; n < policy->n_subnets; n++) {
-			char addr[MPIB_IPV4_TEXT_MAX];
-
-			if (policy->subnets[n].island != island)
-				continue;
-			(void)fprintf(out, "%s%s/%u", separator,
-				      mpib_ipv4_format(policy->subnets[n].addr_be, addr),
-				      policy->subnets[n].len);
-			separator = ", ";
+		if (memory) {
+			print_island(policy, island, true, memory);
+			(void)fclose(memory);
 		}
-		(void)fputc('\n', out);
+		/* What is printed must be readable again; a line too long wouldn't be. */
+		if (line && len <= MPIB_INI_LINE_MAX + 1)
+			(void)fputs(line, out);
+		else
+			print_island(policy, island, false, out);
+		free(line);
 	}
 }
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* inih 55 as built by Debian reads lines into 200 bytes, newline and NUL included. */
-#define LINE_MAX_BYTES 198u
+#define LINE_MAX_BYTES (MPIB_INI_LINE_MAX + 1)
 
 struct source {
 	const char *next;

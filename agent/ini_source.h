@@ -9,6 +9,9 @@
 
 #include "agent/cause.h"
 
+/* Characters of the longest line that is read. */
+#define MPIB_INI_LINE_MAX 197u
+
 /* Both are called in file order, return 0 or a negative errno (with @cause filled, which stops
  * the parse) and may not keep the strings. */
 struct mpib_ini_ops {

@@ -174,6 +174,8 @@ static uint64_t take(struct input *in, size_t bytes)
 	return value;
 }
 
+static void test_receive(unsigned int slot);
+
 static void post_receive(struct input *in)
 {
 	unsigned int what = (unsigned int)take(in, 1);
@@ -183,8 +185,11 @@ static void post_receive(struct input *in)
 	size_t sizes[MPIB_GROUP_MAX];
 	void *data[MPIB_GROUP_MAX] = { NULL };
 	struct mpib_request *req;
-	int error = receiver.base.error, r;
+	int error, r;
 
+	/* The slot may be free again before its last request was handed back; the model isn't. */
+	test_receive(receiver.tail % MPIB_ROWS);
+	error = receiver.base.error;
 	for (int k = 0; k < n; k++)
 		sizes[k] = room_sizes[(what >> 3) % (sizeof(room_sizes) / sizeof(room_sizes[0]))];
 	r = mpib_irecv(&receiver.base, n, data, sizes, tags, mrs, &req);
