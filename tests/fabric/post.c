@@ -96,16 +96,13 @@ static void null_arrive(struct fab_qp *qp, const struct fab_wqe *w)
 	fab_cq_push((struct fab_cq *)to->qp.recv_cq, &cqe);
 }
 
-/* Null mode: done as soon as it is posted. sq_lock. */
+/* Null mode: done as soon as it is posted. Engine lock, which comes before sq_lock. */
 static void finish_at_once(struct fab_qp *qp, const struct fab_wqe *w, uint64_t head)
 {
 	struct fab_cqe cqe = { .qp = qp, .kind = FAB_CQE_SEND, .sq_end = head + 1 };
 
-	if (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
-		fab_engine_lock();
+	if (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		null_arrive(qp, w);
-		fab_engine_unlock();
-	}
 	mpib_fabric_counts.requests++;
 	if (!w->signaled)
 		return;
@@ -126,6 +123,8 @@ int fab_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_w
 		*bad = wr;
 		return err;
 	}
+	if (fab.conf->null)
+		fab_engine_lock();
 	(void)pthread_mutex_lock(&qp->sq_lock);
 	for (; wr; wr = wr->next) {
 		uint64_t head = atomic_load_explicit(&qp->sq_head, memory_order_relaxed);
@@ -141,10 +140,12 @@ int fab_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_w
 			finish_at_once(qp, w, head);
 	}
 	(void)pthread_mutex_unlock(&qp->sq_lock);
-	if (fab.conf->null)
+	if (fab.conf->null) {
+		fab_engine_unlock();
 		mpib_fabric_counts.posts++;
-	else
+	} else {
 		fab_engine_post(qp);
+	}
 	return err;
 }
 
@@ -310,19 +311,23 @@ static void wr_set_inline(struct ibv_qp_ex *ex, void *addr, size_t length)
 static int wr_complete(struct ibv_qp_ex *ex)
 {
 	struct fab_qp *qp = qp_of(ex);
+	uint64_t head = atomic_load(&qp->sq_head), end = qp->wr_next;
 	int err = qp->wr_error;
 
-	if (!err) {
-		uint64_t head = atomic_load(&qp->sq_head);
-
-		atomic_store(&qp->sq_head, qp->wr_next);
-		for (; fab.conf->null && head < qp->wr_next; head++)
-			finish_at_once(qp, &qp->sq[head % qp->sq_max], head);
-	}
+	if (!err)
+		atomic_store(&qp->sq_head, end);
 	(void)pthread_mutex_unlock(&qp->sq_lock);
-	if (!err && !fab.conf->null)
+	if (err)
+		return err;
+	if (!fab.conf->null) {
 		fab_engine_post(qp);
-	return err;
+		return 0;
+	}
+	fab_engine_lock();
+	for (; head < end; head++)
+		finish_at_once(qp, &qp->sq[head % qp->sq_max], head);
+	fab_engine_unlock();
+	return 0;
 }
 
 static void wr_abort(struct ibv_qp_ex *ex)
