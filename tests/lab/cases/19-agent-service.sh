@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # nodes: 2
-# limit: 180
+# limit: 300
 # What systemd does to the agent while a job has it in use: the first client starts it through its
 # socket, a cleaner of /tmp runs with the clock 40 days on, the watchdog ends one that hangs, a
 # reload is over when its shares hold.
@@ -34,6 +34,11 @@ until_eq() {
 agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 25%"
 agent_start 2
 
+# The watchdog at 4 s in place of 30, from the start: a reload of units takes long beside a job.
+on 1 "mkdir -p /etc/systemd/system/$unit.service.d
+	printf '[Service]\nWatchdogSec=4\n' >/etc/systemd/system/$unit.service.d/lab.conf
+	systemctl daemon-reload"
+
 # The daemon is off and its socket waits: a job in advanced mode is the first client.
 on 1 systemctl start $unit.socket
 expect_eq "the daemon before the first client" "$(on 1 systemctl is-active $unit || true)" inactive
@@ -65,10 +70,8 @@ on 1 "test -S /tmp/mpib/agent.sock && test -f /tmp/mpib/lock" || fail "the clean
 expect_eq "hints after the cleaner" "$(inode)" "$inode"
 expect_eq "the flow after it" "$(connections)" "1 in slot 0"
 
-# The watchdog, at 2 s in place of 30.
-on 1 "mkdir -p /etc/systemd/system/$unit.service.d
-	printf '[Service]\nWatchdogSec=2\n' >/etc/systemd/system/$unit.service.d/lab.conf
-	systemctl daemon-reload && systemctl restart $unit"
+# The watchdog.
+cursor=$(agent_cursor 1)
 pid=$(on 1 systemctl show -P MainPID $unit)
 on 1 "kill -STOP $pid"
 other_pid() {
@@ -77,10 +80,10 @@ other_pid() {
 }
 started=$SECONDS
 until_eq "a stopped daemon" another other_pid
-measured "watchdog: another daemon $((SECONDS - started)) s after SIGSTOP (WatchdogSec=2)"
+measured "watchdog: another daemon $((SECONDS - started)) s after SIGSTOP (WatchdogSec=4)"
 expect_eq "its restarts" "$(on 1 systemctl show -P NRestarts $unit)" 1
 expect_eq "result in the journal" \
-	"$(on 1 "journalctl -b -q -o cat -u $unit -g 'Watchdog timeout' | wc -l")" 1
+	"$(agent_since 1 "$cursor" | grep -c 'Watchdog timeout')" 1
 expect_eq "hints after the watchdog" "$(inode)" "$inode"
 until_eq "the flow after it" "1 in slot 0" connections
 expect_match "adopted" "$(agent_log 1 MPIB_EVENT=adopt | tail -1)" '1 registrations of 1 processes re-adopted'
@@ -93,7 +96,7 @@ expect_match "status" "$(on 1 systemctl status --no-pager $unit)" "$INI:2: inter
 # Good ones: when the command is back, the table has the share, and the next message takes it. With
 # one message in flight, one at most may still be under way on the rail that is to fall silent.
 late=0
-for share in 0 1024 0 1024; do
+for share in 0 1024; do
 	agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = $share"
 	rail=$([ $share = 0 ] && echo eth1 || echo eth0)
 	found=$(on 1 "systemctl reload $unit && cat /sys/class/net/$rail/statistics/tx_bytes &&

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # nodes: 2
-# limit: 180
+# limit: 300
 # What docs/operators.md tells an operator to do, done: the metrics timer, bytes of each rail as the
 # agent sees them, the Slurm prolog with doctor, and the ten queries of the journal.
 # shellcheck shell=bash
