@@ -18,6 +18,7 @@ unshaped() {
 	local op=$1 most=1073741824
 
 	fabric $FIGURE_GPUS
+	dress
 	policy '[policy]' 'intra = 50%'
 	agents
 	net_advanced
@@ -37,6 +38,7 @@ shaped() {
 	local op=all_reduce from=1048576 most=268435456
 
 	fabric $FIGURE_GPUS sout=500000000 sup=2000000000
+	dress
 	policy '[policy]' 'intra = 1:4'
 	agents
 	net_advanced

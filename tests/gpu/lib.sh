@@ -9,7 +9,7 @@ PLUGIN=$GPU_STAGE/lib/libnccl-net-mpib.so
 
 # What makes every GPU a host of its own, in every job.
 export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_SOCKET_IFNAME=lo NCCL_NVLS_ENABLE=0
-export NCCL_GIN_ENABLE=0 NCCL_NET_GDR_LEVEL=LOC
+export NCCL_NET_GDR_LEVEL=LOC
 
 fail() {
 	echo "$*" >&2
@@ -102,11 +102,35 @@ MPIB_ENV=(MPIB_HCA_SOUT=sout MPIB_HCA_SUP=sup MPIB_OOB_IF=lo "NCCL_NET_PLUGIN=$P
 
 net_vanilla() { NET=("${MPIB_ENV[@]}" NCCL_NET=MPIB); }
 net_advanced() { NET=("${MPIB_ENV[@]}" NCCL_NET=MPIB MPIB_MODE=1); }
-net_ib_merged() {
-	NET=(NCCL_NET_PLUGIN=none NCCL_NET=IB NCCL_IB_HCA==sout,sup NCCL_NET_FORCE_MERGE=sout:1,sup:1)
-}
-net_ib_one() { NET=(NCCL_NET_PLUGIN=none NCCL_NET=IB "NCCL_IB_HCA==$1" NCCL_NET_MERGE_LEVEL=LOC); }
+# With the GIN type left open, NCCL 2.28.9 takes a pointer of -1 for a table where no NIC is an mlx5.
+IB_ENV=(NCCL_NET_PLUGIN=none NCCL_NET=IB NCCL_GIN_TYPE=2 NCCL_IB_GID_INDEX=3)
+net_ib_merged() { NET=("${IB_ENV[@]}" NCCL_IB_HCA==sout,sup NCCL_NET_FORCE_MERGE=sout,sup); }
+net_ib_one() { NET=("${IB_ENV[@]}" "NCCL_IB_HCA==$1" NCCL_NET_MERGE_LEVEL=LOC); }
 net_socket() { NET=(NCCL_NET_PLUGIN=none NCCL_NET=Socket); }
+
+# dress: lets the jobs that follow see the fabric's NICs in sysfs, as two ports of a PCI function that
+# this machine has: NCCL merges NICs of net_ib by their PCI places. Only the jobs' own mount namespace
+# changes.
+dress() {
+	local device name places=()
+
+	for device in /sys/bus/pci/devices/*; do
+		case $(cat "$device/class") in
+		0x03* | 0x06*) ;; # GPUs and bridges
+		*) places+=("$(readlink -f "$device")") ;;
+		esac
+	done
+	[ ${#places[@]} -gt 0 ] || skip "no PCI device whose place the NICs could take"
+	mkdir -p "$CASE/class"
+	cp -a /sys/class/. "$CASE/class/" 2>/dev/null || true # some files there are not for reading
+	for name in sout sup; do
+		mkdir -p "$CASE/class/infiniband/$name"
+		ln -s "${places[-1]}" "$CASE/class/infiniband/$name/device"
+	done
+	# shellcheck disable=SC2016 # its own words
+	DRESS=(unshare --mount bash -c 'mount --bind "$0" /sys/class && exec "$@"' "$CASE/class")
+	measured "place of SOUT and SUP: ${places[-1]##*/}"
+}
 
 # ---- jobs ------------------------------------------------------------------------------------
 
@@ -124,7 +148,7 @@ launch() {
 			"NCCL_DEBUG=${NCCL_DEBUG:-INFO}" NCCL_DEBUG_SUBSYS=INIT,NET,ENV,GRAPH \
 			"NCCL_DEBUG_FILE=$folder.$r.nccl" "NCCL_HOSTID=host$r" \
 			"MPIB_FABRIC_NODE=$((r + 1))" "MPIB_AGENT_DIR=$CASE/agent.$((r + 1))" \
-			"${NET[@]}" "${JOB_ENV[@]}" setpriv --pdeathsig KILL \
+			"${NET[@]}" "${JOB_ENV[@]}" "${DRESS[@]}" setpriv --pdeathsig KILL \
 			timeout -k 5 "${JOB_SECONDS:-120}" \
 			"${@/#RANK/$r}" </dev/null >"$folder.$r.out" 2>&1 &
 		JOB+=($!)

@@ -4,6 +4,8 @@
 import json
 import sys
 
+SMALL = 1 << 16  # up to here the time tells, above it the bandwidth
+
 NAMES = {
     "mpib-fused": "MPIB fused",
     "mpib-vanilla": "MPIB vanilla",
@@ -20,6 +22,12 @@ def size(count):
         if count >= unit:
             return f"{count // unit} {name}"
     return f"{count} B"
+
+
+def cell(figure):
+    if figure["bytes"] <= SMALL:
+        return f"{figure['us']:.1f} µs"
+    return f"{figure['busbw']:.2f} GB/s"
 
 
 def read(path):
@@ -40,7 +48,7 @@ def table(nets, title):
         row = [size(count)]
         for net in nets.values():
             figure = net.get(count)
-            row.append(f"{figure['us']:.1f} µs, {figure['busbw']:.2f} GB/s" if figure else "")
+            row.append(cell(figure) if figure else "")
         ours, theirs = nets["mpib-fused"].get(count), nets["ib-merged"].get(count)
         row.append(f"{theirs['us'] / ours['us']:.2f}" if ours and theirs else "")
         print("| " + " | ".join(row) + " |")
@@ -71,14 +79,14 @@ def plot(nets, rails, op, folder):
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "mpib"
+    matplotlib.rcParams.update({"svg.hashsalt": "mpib", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4))
     for net, points in nets.items():
         counts = sorted(points)
         right.plot(counts, [points[c]["busbw"] for c in counts], marker="o", ms=3, label=NAMES[net])
-        small = [c for c in counts if c <= 1 << 16] or counts
+        small = [c for c in counts if c <= SMALL] or counts
         left.plot(small, [points[c]["us"] for c in small], marker="o", ms=3, label=NAMES[net])
     for axes, what in ((left, "µs"), (right, "bus bandwidth, GB/s")):
         axes.set_xscale("log", base=2)
