@@ -19,11 +19,15 @@ __attribute__((format(printf, 5, 6))) static void logger(int level, unsigned lon
 {
 	va_list args;
 
-	(void)flags;
 	(void)file;
 	(void)line;
+	/* NCCL filters by subsystem: a warning must pass whatever the user chose, and information
+	 * is one of our own subsystems. */
+	if (level == NCCL_LOG_INFO)
+		CHECK(flags & NCCL_NET);
 	if (level != NCCL_LOG_WARN)
 		return;
+	CHECK(flags == ~0ul);
 	warnings++;
 	va_start(args, fmt);
 	(void)vfprintf(stderr, fmt, args);
