@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Figures, not verdicts: round trip of a registration with 1, 32 and 300 client processes, with a
- * connection for each request, and the reload of a long policy. */
+ * connection for each request; the reload of a long policy, and how soon after it a reader sees the
+ * new share; resident memory and wake-ups when idle. */
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <time.h>
 
+#include "common/hint.h"
 #include "tests/unit/agent/harness.h"
+
+#define RELOADS	 200u
+#define IDLE_SEC 10u
 
 #define ROUNDS_MAX  20000u
 #define CLIENTS_MAX 300u
@@ -108,6 +114,25 @@ static void measure(unsigned int n_clients, unsigned int total, bool socket_each
 	(void)munmap(board, sizeof(*board));
 }
 
+/* A number of the agent's /proc/PID/status. */
+static unsigned long agent_status(const char *key)
+{
+	unsigned long value = 0;
+	char path[64];
+	char line[256];
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/status", (int)agent.pid);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file)) {
+		if (strncmp(line, key, strlen(key)) == 0)
+			value = strtoul(line + strlen(key), NULL, 10);
+	}
+	(void)fclose(file);
+	return value;
+}
+
 static void register_round_trips(void **state)
 {
 	(void)state;
@@ -158,11 +183,82 @@ static void reload_of_ten_thousand_lines_with_256_flows(void **state)
 	agent_fini(&agent);
 }
 
+/* What a sender does before each message is one read of its hint; so the first read after a reload
+ * returned is the next isend at its earliest. */
+static void a_reload_is_seen_by_the_next_read(void **state)
+{
+	static const char *const reload[] = { "reload", NULL };
+	const struct mpib_hint_entry *entry;
+	uint64_t slowest = 0;
+	unsigned int late = 0;
+	char message[4096];
+	char ini[64];
+	int fd;
+
+	(void)state;
+	agent_init(&agent);
+	agent_start(&agent);
+	fd = agent_connect(&agent);
+	assert_int_equal(agent_register(fd, 1, test_ip("10.0.0.1"), test_ip("10.1.0.1")).status,
+			 MPIB_STATUS_OK);
+	entry = agent_entry(agent_map_hints(&agent), 0);
+	for (unsigned int n = 0; n < RELOADS; n++) {
+		uint32_t want = 1 + n % 1024;
+		uint32_t share = 0;
+		uint64_t start;
+
+		(void)snprintf(ini, sizeof(ini), "[policy]\ninter = %u\n", want);
+		agent_write_ini(&agent, ini);
+		assert_int_equal(agent_ctl(&agent, geteuid(), reload, NULL), 0);
+		start = now_nsec();
+		assert_true(mpib_hint_read(entry, &share));
+		late += share != want;
+		if (now_nsec() - start > slowest)
+			slowest = now_nsec() - start;
+		/* The service manager reads what it is told, or the agent would wait for it. */
+		while (recv(agent.notify_fd, message, sizeof(message), MSG_DONTWAIT) > 0)
+			;
+	}
+	print_message("%u reloads: %u reads after one returned had the old share; slowest read "
+		      "%.1f us\n",
+		      RELOADS, late, (double)slowest / 1000.0);
+	assert_int_equal(late, 0);
+	(void)close(fd);
+	assert_int_equal(agent_stop(&agent, SIGTERM), 0);
+	agent_fini(&agent);
+}
+
+static void memory_and_wake_ups(void **state)
+{
+	unsigned long before;
+	int fd;
+
+	(void)state;
+	agent_init(&agent);
+	agent_start(&agent);
+	print_message("resident after the start: %lu KiB\n", agent_status("VmRSS:"));
+	fd = agent_connect(&agent);
+	for (uint32_t n = 0; n < 256; n++)
+		assert_int_equal(agent_register(fd, n, test_ip("10.0.0.1"), 1 + n).status,
+				 MPIB_STATUS_OK);
+	print_message("resident with 256 flows: %lu KiB\n", agent_status("VmRSS:"));
+	(void)sleep(1);
+	before = agent_status("voluntary_ctxt_switches:");
+	(void)sleep(IDLE_SEC);
+	print_message("idle with 256 flows: %.1f wake-ups a second\n",
+		      (double)(agent_status("voluntary_ctxt_switches:") - before) / IDLE_SEC);
+	(void)close(fd);
+	assert_int_equal(agent_stop(&agent, SIGTERM), 0);
+	agent_fini(&agent);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(register_round_trips),
 		cmocka_unit_test(reload_of_ten_thousand_lines_with_256_flows),
+		cmocka_unit_test(a_reload_is_seen_by_the_next_read),
+		cmocka_unit_test(memory_and_wake_ups),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
