@@ -6,12 +6,9 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "agent/ini_source.h"
 #include "common/cleanup.h"
@@ -19,8 +16,6 @@
 #include "common/macros.h"
 #include "common/mpib_agent_iface.h"
 #include "common/share.h"
-
-#define FILE_MAX_BYTES (16u << 20)
 
 MPIB_DEFINE_CLEANUP(struct mpib_policy *, mpib_policy_free);
 
@@ -543,126 +538,4 @@ int mpib_config_parse(const char *path, const char *text, size_t len, struct mpi
 
 	*ret = mpib_steal_ptr(policy);
 	return 0;
-}
-
-/* Reads a regular file of bounded size; never blocks on a pipe or a device. */
-static int read_file(const char *path, char **ret_text, size_t *ret_len)
-{
-	mpib_cleanup(mpib_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	mpib_cleanup(mpib_freep) char *text = NULL;
-	struct stat st;
-	size_t len = 0;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -errno;
-	if (S_ISDIR(st.st_mode))
-		return -EISDIR;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	if (st.st_size > FILE_MAX_BYTES)
-		return -EFBIG;
-
-	/* The file may grow while it is read: the size seen first is what counts. */
-	text = malloc((size_t)st.st_size + 1);
-	if (!text)
-		return -ENOMEM;
-
-	while (len < (size_t)st.st_size) {
-		ssize_t n = read(fd, text + len, (size_t)st.st_size - len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		len += (size_t)n;
-	}
-
-	*ret_text = mpib_steal_ptr(text);
-	*ret_len = len;
-	return 0;
-}
-
-int mpib_config_load(const char *path, bool must_exist, struct mpib_policy **ret,
-		     struct mpib_cause *cause)
-{
-	mpib_cleanup(mpib_freep) char *text = NULL;
-	size_t len = 0;
-	int r;
-
-	r = read_file(path, &text, &len);
-	if (r == -ENOENT && !must_exist)
-		return mpib_config_parse(path, "", 0, ret, cause);
-	if (r == -EINVAL)
-		return mpib_cause_set(cause, r, "%s: not a regular file", path);
-	if (r < 0)
-		return mpib_cause_set(cause, r, "%s: %s", path, strerror(-r));
-
-	return mpib_config_parse(path, text, len, ret, cause);
-}
-
-/* ---- print ---------------------------------------------------------------------------------- */
-
-/* One line; without its blanks it is never longer than the one that was read. */
-static void print_island(const struct mpib_policy *policy, size_t island, bool blanks, FILE *out)
-{
-	const char *separator = "";
-
-	(void)fprintf(out, blanks ? "%s = " : "%s=", policy->islands[island].name);
-	for (size_t n = 0; n < policy->n_subnets; n++) {
-		char addr[MPIB_IPV4_TEXT_MAX];
-
-		if (policy->subnets[n].island != island)
-			continue;
-		(void)fprintf(out, "%s%s/%u", separator,
-			      mpib_ipv4_format(policy->subnets[n].addr_be, addr),
-			      policy->subnets[n].len);
-		separator = blanks ? ", " : ",";
-	}
-	(void)fputc('\n', out);
-}
-
-static void print_islands(const struct mpib_policy *policy, FILE *out)
-{
-	for (size_t island = 0; island < policy->n_islands; island++) {
-		char *line = NULL;
-		size_t len = 0;
-		FILE *memory = open_memstream(&line, &len);
-
-		if (memory) {
-			print_island(policy, island, true, memory);
-			(void)fclose(memory);
-		}
-		/* What is printed must be readable again; a line too long wouldn't be. */
-		if (line && len <= MPIB_INI_LINE_MAX + 1)
-			(void)fputs(line, out);
-		else
-			print_island(policy, island, false, out);
-		free(line);
-	}
-}
-
-void mpib_config_print(const struct mpib_policy *policy, FILE *out)
-{
-	(void)fprintf(out, "[agent]\nslots = %u\n\n[islands]\nprefix_len = %u\n", policy->slots,
-		      policy->prefix_len);
-	print_islands(policy, out);
-	(void)fprintf(out, "\n[policy]\nintra = %u\ninter = %u\n", policy->intra, policy->inter);
-
-	for (size_t n = 0; n < policy->n_pairs; n++)
-		(void)fprintf(out, "\n[pair %s %s]\nshare = %u\n",
-			      policy->islands[policy->pairs[n].src_island].name,
-			      policy->islands[policy->pairs[n].dst_island].name,
-			      policy->pairs[n].share);
-
-	for (size_t n = 0; n < policy->n_flows; n++) {
-		char src[MPIB_IPV4_TEXT_MAX];
-		char dst[MPIB_IPV4_TEXT_MAX];
-
-		(void)fprintf(out, "\n[flow %s %s]\nshare = %u\n",
-			      mpib_ipv4_format(policy->flows[n].src_be, src),
-			      mpib_ipv4_format(policy->flows[n].dst_be, dst),
-			      policy->flows[n].share);
-	}
 }
