@@ -173,6 +173,42 @@ static void a_reload_is_for_root_and_the_agents_user(void **state)
 	expect_part(out, "{\"flows\": []}");
 }
 
+static int run_reload(void *arg)
+{
+	static const char *const reload[] = { "reload", NULL };
+
+	(void)arg;
+	return agent_ctl(&agent, geteuid(), reload, NULL);
+}
+
+/* Both get the verdict on the file as it stands, and none is left waiting. */
+static void two_reloads_at_once_both_get_their_verdict(void **state)
+{
+	pid_t pids[2];
+	struct answer a;
+	uint32_t share = 0;
+
+	(void)state;
+	agent_start(&agent);
+	a = agent_register_once(&agent, 1, test_ip("10.0.1.1"), test_ip("10.0.2.1"));
+	assert_int_equal(a.status, MPIB_STATUS_OK);
+	agent_write_ini(&agent, "[policy]\ninter = 77\n");
+	for (unsigned int n = 0; n < 2; n++)
+		pids[n] = harness_fork(run_reload, NULL);
+	for (unsigned int n = 0; n < 2; n++)
+		assert_int_equal(harness_reap(pids[n]), CTL_OK);
+	assert_true(mpib_hint_read(agent_entry(agent_map_hints(&agent), a.slot), &share));
+	assert_int_equal(share, 77);
+	expect_part(ctl(CTL_OK, "--json", "status", NULL), "\"reloads\": 2");
+
+	agent_write_ini(&agent, "[policy]\ninter = many\n");
+	for (unsigned int n = 0; n < 2; n++)
+		pids[n] = harness_fork(run_reload, NULL);
+	for (unsigned int n = 0; n < 2; n++)
+		assert_int_equal(harness_reap(pids[n]), CTL_FAILURE);
+	expect_part(ctl(CTL_OK, "--json", "status", NULL), "\"reloads_refused\": 2");
+}
+
 static void exit_codes_tell_down_from_forbidden_from_bad_use(void **state)
 {
 	static const char *const status[] = { "--json", "status", NULL };
@@ -267,6 +303,7 @@ int main(void)
 		T(sighup_reloads_and_tells_the_service_manager),
 		T(a_reload_can_enlarge_the_table),
 		T(a_reload_is_for_root_and_the_agents_user),
+		T(two_reloads_at_once_both_get_their_verdict),
 		T(exit_codes_tell_down_from_forbidden_from_bad_use),
 		T(check_and_dash_dash_check_are_one_verdict),
 		T(flows_show_share_rule_and_islands_of_a_large_table),
