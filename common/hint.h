@@ -41,7 +41,7 @@ static inline bool mpib_hint_read(const struct mpib_hint_entry *entry, uint32_t 
 			atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_relaxed);
 
 		if (mpib_likely(before == after && !(before & 1))) {
-			*ret_share = share > MPIB_SHARE_MAX ? MPIB_SHARE_MAX : share;
+			*ret_share = mpib_likely(share <= MPIB_SHARE_MAX) ? share : MPIB_SHARE_MAX;
 			return true;
 		}
 	}

@@ -13,20 +13,16 @@
  * between the rails lies on one. */
 #define MPIB_SPLIT_ALIGN 128u
 
+__extension__ typedef unsigned __int128 mpib_uint128;
+
 /* Bytes of a message of @size that go to SUP under @share; the rest, which comes first in the
  * buffer, goes to SOUT. 0 and >= 1024 mean *all* on one rail, before any rounding: isolation must
- * hold for odd sizes too. Exact for every size_t: the multiplication can't overflow. */
+ * hold for odd sizes too. Exact for every size_t: the product has 128 bits. */
 static inline size_t mpib_split_sup(size_t size, uint32_t share)
 {
-	size_t sup;
-
-	if (share == 0)
-		return 0;
-	if (share >= MPIB_SHARE_MAX)
+	if (__builtin_expect(share >= MPIB_SHARE_MAX, 0))
 		return size;
-
-	sup = (size >> 10) * share + (((size & 1023) * share) >> 10);
-	return sup & ~(size_t)(MPIB_SPLIT_ALIGN - 1);
+	return (size_t)(((mpib_uint128)size * share) >> 10) & ~(size_t)(MPIB_SPLIT_ALIGN - 1);
 }
 
 #endif

@@ -43,9 +43,8 @@ static int pool_init(struct mpib_comm *comm)
 	for (uint16_t k = 0; k < MPIB_REQUESTS_MAX; k++) {
 		pool->requests[k].comm = comm;
 		pool->requests[k].index = k;
-		pool->free_list[k] = (uint16_t)(MPIB_REQUESTS_MAX - 1 - k);
+		mpib_request_put(pool, &pool->requests[k]);
 	}
-	pool->free_count = MPIB_REQUESTS_MAX;
 	return 0;
 }
 
@@ -270,6 +269,7 @@ int mpib_comm_establish(struct mpib_comm *comm)
 		memset(comm->counters, 0, sizeof(*comm->counters));
 	}
 	start_counters(comm);
+	mpib_transfer_prepare(comm);
 
 	comm->ctl_watch.fd = comm->ctl.fd;
 	comm->ctl_watch.on_event = on_ctl;

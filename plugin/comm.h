@@ -57,6 +57,9 @@ struct mpib_comm {
 	unsigned int rail_mask; /* set-up: rails that have QPs */
 	unsigned int data_mask; /* set-up: rails that may carry bytes, all of them polled */
 	struct ibv_cq *cq[MPIB_RAIL_MAX];
+	/* progress: a rail with 0 isn't polled. Sender: completions to come. Receiver: 1 where
+	 * data may come. */
+	uint32_t polled[MPIB_RAIL_MAX];
 	struct mpib_counter_entry *counters;
 	struct mpib_request_pool pool; /* progress */
 
@@ -111,22 +114,43 @@ struct mpib_slow_post {
 	} rail[MPIB_RAIL_MAX];
 };
 
+/* A rail's QPs, in the order in which messages take them: a ring. */
+struct mpib_send_qp {
+	struct ibv_qp *qp;
+	struct mpib_send_qp *next;
+	unsigned int index;
+};
+
+/* Work requests of a group on one rail, linked once: those of the data, filled from the end so that
+ * no link ever changes, and the one with the immediate. */
+struct mpib_group_wrs {
+	struct mpib_wr data[MPIB_GROUP_MAX];
+	struct mpib_wr final;
+	unsigned int len; /* entries of data in use, the last ones */
+};
+
 struct mpib_send_comm {
 	struct mpib_comm base;
 
 	uint32_t head; /* rows matched so far */
+	bool busy;     /* a group is being collected, or slow.active */
+	bool hinted;   /* set-up: advanced mode, and both rails are there */
 	struct mpib_cts_row *cts;
-	uint32_t qp_next[MPIB_RAIL_MAX];
+	struct mpib_send_qp *at[MPIB_RAIL_MAX]; /* takes the next message */
+	uint32_t share_fixed; /* the vanilla policy, and whenever no hint may be used */
+	uint32_t share_last;  /* last good hint */
+	size_t max_whole;     /* a message up to this fits into one request of any rail */
 	struct mpib_wr wr[MPIB_RAIL_MAX];
-	uint32_t pending[MPIB_RAIL_MAX]; /* completions to come: a rail without any isn't polled */
-	bool hinted;			 /* set-up: advanced mode, and both rails are there */
-	uint32_t share_fixed;		 /* the vanilla policy, and whenever no hint may be used */
-	uint32_t share_last;		 /* last good hint */
-	size_t max_msg[MPIB_RAIL_MAX];	 /* bytes that one request may carry */
+
+	size_t max_msg[MPIB_RAIL_MAX]; /* bytes that one request may carry */
+	struct mpib_send_qp qps[MPIB_RAIL_MAX][MPIB_QPS_MAX];
 
 	uint32_t group_count; /* messages matched of the row at head */
+	uint32_t group_first; /* first message of the row that is not matched */
 	uint32_t group_size;  /* of that row, as its first match found it */
+	bool group_cut;	      /* one of its messages is over a port's limit */
 	struct mpib_request *group[MPIB_GROUP_MAX];
+	struct mpib_group_wrs group_wrs[MPIB_RAIL_MAX];
 	struct mpib_slow_post slow;
 	uint32_t slow_used[MPIB_RAIL_MAX][MPIB_QPS_MAX]; /* send queue entries of slow posts */
 	uint64_t *sizes;      /* staging for completion records: MPIB_ROWS rows of MPIB_GROUP_MAX */
@@ -139,7 +163,9 @@ struct mpib_recv_comm {
 	uint32_t tail; /* rows posted so far */
 	unsigned int cts_rail;
 	struct ibv_qp *cts_qp;
-	uint32_t cts_reaped; /* rows whose CTS write is known to be out of the send queue */
+	struct mpib_cts cts_one; /* a row of one, sent inline */
+	struct mpib_wr cts_wr;	 /* which takes it there */
+	uint32_t cts_reaped;	 /* rows whose CTS write is known to be out of the send queue */
 	uint32_t cts_depth;
 	uint32_t reserved[MPIB_RAIL_MAX]; /* receives held in the shared queues */
 	struct mpib_request *row[MPIB_ROWS];

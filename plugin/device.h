@@ -20,6 +20,7 @@
 #include "plugin/watch.h"
 
 #define MPIB_DEVICES_MAX 32
+#define MPIB_SRQ_CHAIN	 64 /* receives in one post */
 
 struct mpib_comm;
 struct mpib_mr_cache;
@@ -44,6 +45,7 @@ struct mpib_hca {
 	pthread_mutex_t srq_lock;
 	struct ibv_srq *srq;
 	atomic_int srq_credits;
+	struct ibv_recv_wr srq_chain[MPIB_SRQ_CHAIN]; /* srq_lock; what a refill posts */
 
 	struct mpib_mr_cache *mrs; /* see mr.h */
 };

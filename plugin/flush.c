@@ -114,6 +114,7 @@ int mpib_iflush(struct mpib_comm *comm, int n, void **data, const int *sizes, st
 	if (!req)
 		return mpib_comm_fail(comm, -EIO, "no request is left for a flush");
 	req->count = 0;
+	req->imm = 0;
 	req->remaining = recv->carried == 3 ? 2 : 1;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		int r;

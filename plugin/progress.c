@@ -3,101 +3,106 @@
 #include "plugin/transfer.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 
-static inline void send_completion(struct mpib_send_comm *send, unsigned int rail,
-				   const struct ibv_wc *wc)
+/* A batch's last request: its row may be done on this rail. */
+static void slow_completion(struct mpib_send_comm *send, unsigned int rail, uint64_t id)
 {
-	struct mpib_request *req = &send->base.pool.requests[MPIB_WR_INDEX(wc->wr_id)];
+	struct mpib_request *req = &send->base.pool.requests[MPIB_WR_INDEX(id)];
 
-	send->pending[rail]--;
-	if (mpib_likely(!(wc->wr_id & MPIB_WR_SLOW))) {
-		req->remaining--;
-		return;
-	}
-
-	send->slow_used[rail][MPIB_WR_QP(wc->wr_id)] -= MPIB_WR_ENTRIES(wc->wr_id);
-	if (wc->wr_id & MPIB_WR_FINAL)
+	send->slow_used[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
+	if (id & MPIB_WR_FINAL)
 		for (; req; req = req->mate)
 			req->remaining--;
 }
 
-/* Completions that nobody will look at any more still took receives from the shared queue. */
-static void drop_batch(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc, int n)
+int mpib_send_take(struct mpib_send_comm *send, unsigned int rail, const struct ibv_wc *wc, int n)
 {
-	for (int k = 0; comm->kind == MPIB_COUNTER_RECV && k < n; k++)
-		mpib_recv_used(mpib_recv_comm(comm), rail, &wc[k]);
+	struct mpib_request *requests = send->base.pool.requests;
+
+	send->base.polled[rail] -= (unsigned int)n;
+	for (const struct ibv_wc *end = wc + n; wc < end; wc++) {
+		if (mpib_unlikely(wc->status != IBV_WC_SUCCESS))
+			return mpib_comm_bad_completion(&send->base, rail, wc);
+		if (mpib_likely(!(wc->wr_id & MPIB_WR_SLOW)))
+			requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
+		else
+			slow_completion(send, rail, wc->wr_id);
+	}
+	if (mpib_unlikely(send->slow.active))
+		return mpib_send_slow(send);
+	return 0;
+}
+
+static __attribute__((cold)) int poll_failed(struct mpib_comm *comm, unsigned int rail, int n)
+{
+	char text[120];
+
+	(void)snprintf(text, sizeof(text), "%s rail %s: ibv_poll_cq failed (%d)",
+		       mpib_rail_name(rail), comm->dev->hca[rail].name, n);
+	return mpib_comm_fail(comm, -EIO, text);
+}
+
+/* Credits what a poll gave, and polls on where there may be more. */
+static inline int take(struct mpib_comm *comm, unsigned int rail, struct ibv_wc *wc, int n)
+{
+	for (;;) {
+		int r;
+
+		if (mpib_unlikely(n < 0))
+			return poll_failed(comm, rail, n);
+		comm->counters->rail[rail].completions += (unsigned int)n;
+		r = comm->kind == MPIB_COUNTER_SEND
+			    ? mpib_send_take(mpib_send_comm(comm), rail, wc, n)
+			    : mpib_recv_take(mpib_recv_comm(comm), rail, wc, n);
+		if (mpib_unlikely(r < 0) || mpib_likely(n < MPIB_POLL_BATCH))
+			return r;
+		n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc);
+	}
 }
 
 int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail)
 {
 	struct ibv_wc wc[MPIB_POLL_BATCH];
-	char text[120];
-	int n;
+	int n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc);
 
-	do {
-		n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc);
-		if (mpib_unlikely(n < 0)) {
-			(void)snprintf(text, sizeof(text), "%s rail %s: ibv_poll_cq failed (%d)",
-				       mpib_rail_name(rail), comm->dev->hca[rail].name, n);
-			return mpib_comm_fail(comm, -EIO, text);
-		}
-		for (int k = 0; k < n; k++) {
-			int r;
-
-			if (mpib_unlikely(wc[k].status != IBV_WC_SUCCESS)) {
-				drop_batch(comm, rail, &wc[k], n - k);
-				return mpib_comm_bad_completion(comm, rail, &wc[k]);
-			}
-			if (comm->kind == MPIB_COUNTER_SEND) {
-				send_completion(mpib_send_comm(comm), rail, &wc[k]);
-				continue;
-			}
-			r = mpib_recv_completion(mpib_recv_comm(comm), rail, &wc[k]);
-			if (mpib_unlikely(r < 0)) {
-				drop_batch(comm, rail, &wc[k + 1], n - k - 1);
-				return r;
-			}
-		}
-		comm->counters->rail[rail].completions += (unsigned int)n;
-	} while (n == MPIB_POLL_BATCH);
-
-	return 0;
+	return n ? take(comm, rail, wc, n) : 0;
 }
 
-static int progress(struct mpib_comm *comm)
+int mpib_test_news(struct mpib_request *req, unsigned int rail, struct mpib_test *test, int n)
 {
-	int r;
+	struct mpib_comm *comm = req->comm;
+	int r = take(comm, rail, test->wc, n);
 
-	if (mpib_unlikely(comm->error))
-		return comm->error;
+	/* The other rail is asked only if the request still wants something. */
+	if (r == 0 && req->remaining && rail == MPIB_SOUT && comm->polled[MPIB_SUP])
+		r = mpib_poll_rail(comm, MPIB_SUP);
+	return req->remaining ? r : mpib_test_done(req, test->done, test->sizes);
+}
 
+static int poll_all(struct mpib_comm *comm)
+{
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		if (comm->kind == MPIB_COUNTER_SEND ? !mpib_send_comm(comm)->pending[rail]
-						    : !(comm->data_mask & mpib_rail_bit(rail)))
-			continue;
-		r = mpib_poll_rail(comm, rail);
-		if (mpib_unlikely(r < 0))
-			return r;
-	}
-	if (comm->kind == MPIB_COUNTER_SEND && mpib_unlikely(mpib_send_comm(comm)->slow.active)) {
-		r = mpib_send_slow(mpib_send_comm(comm));
+		int r = comm->polled[rail] ? mpib_poll_rail(comm, rail) : 0;
+
 		if (r < 0)
 			return r;
 	}
-	if (mpib_unlikely(atomic_load_explicit(&comm->flags, memory_order_relaxed)))
-		return mpib_comm_check(comm);
-	return 0;
+	return mpib_comm_check(comm);
+}
+
+int mpib_test_flagged(struct mpib_request *req, struct mpib_test *test)
+{
+	int r = req->comm->error ? req->comm->error : poll_all(req->comm);
+
+	return req->remaining ? r : mpib_test_done(req, test->done, test->sizes);
 }
 
 /* NCCL takes sizes as ints. */
-static int report_sizes(struct mpib_request *req, int *sizes)
+int mpib_test_sizes(struct mpib_request *req, int *done, int *sizes)
 {
-	unsigned int n = req->comm->kind == MPIB_COUNTER_SEND ? 1 : req->count;
-
-	for (unsigned int k = 0; k < n; k++) {
-		uint64_t size = req->comm->kind == MPIB_COUNTER_SEND ? req->size : req->sizes[k];
+	for (unsigned int k = 0; k < req->count; k++) {
+		uint64_t size = req->count == 1 ? req->size : req->sizes[k];
 
 		if (size > INT_MAX)
 			return mpib_comm_fail(
@@ -105,27 +110,15 @@ static int report_sizes(struct mpib_request *req, int *sizes)
 				"a message of 2 GiB or more can't be reported to NCCL");
 		sizes[k] = (int)size;
 	}
+	*done = 1;
+	mpib_request_put(&req->comm->pool, req);
 	return 0;
 }
 
-int mpib_test(struct mpib_request *req, int *done, int *sizes)
+void mpib_transfer_prepare(struct mpib_comm *comm)
 {
-	struct mpib_comm *comm = req->comm;
-	int r;
-
-	*done = 0;
-	if (req->remaining) {
-		r = progress(comm);
-		if (req->remaining)
-			return r;
-	}
-
-	if (sizes) {
-		r = report_sizes(req, sizes);
-		if (r < 0)
-			return r;
-	}
-	*done = 1;
-	mpib_request_put(&comm->pool, req);
-	return 0;
+	if (comm->kind == MPIB_COUNTER_SEND)
+		mpib_send_prepare(mpib_send_comm(comm));
+	else
+		mpib_recv_prepare(mpib_recv_comm(comm));
 }

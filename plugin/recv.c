@@ -11,6 +11,8 @@
 #include "plugin/imm.h"
 #include "plugin/srq.h"
 
+#define TOO_LARGE "the message is larger than the posted receive"
+
 static bool reserve_receives(struct mpib_recv_comm *recv)
 {
 	struct mpib_comm *comm = &recv->base;
@@ -34,12 +36,12 @@ static bool reserve_receives(struct mpib_recv_comm *recv)
 static void fill_row(struct mpib_recv_comm *recv, int n, void **data, const size_t *sizes,
 		     const int *tags, struct mpib_mr **mrs, struct mpib_request *req)
 {
+	static const struct mpib_mr none;
 	struct mpib_cts *row = recv->cts_out[recv->tail % MPIB_ROWS].element;
 
 	for (int k = 0; k < n; k++) {
 		row[k].addr = (uint64_t)(uintptr_t)data[k];
-		for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
-			row[k].rkey[rail] = mrs[k] ? mrs[k]->rkey[rail] : 0;
+		memcpy(row[k].rkey, mrs[k] ? mrs[k]->rkey : none.rkey, sizeof(row[k].rkey));
 		row[k].size_low = (uint32_t)sizes[k];
 		row[k].size_high = (uint16_t)(sizes[k] >> 32);
 		row[k].tag = (uint32_t)tags[k];
@@ -48,6 +50,17 @@ static void fill_row(struct mpib_recv_comm *recv, int n, void **data, const size
 		row[k].seq = recv->tail + 1;
 		req->room[k] = sizes[k];
 	}
+}
+
+static __attribute__((cold)) int cts_failed(struct mpib_recv_comm *recv, int r)
+{
+	struct mpib_comm *comm = &recv->base;
+	char text[160];
+
+	(void)snprintf(text, sizeof(text), "%s rail %s: clear-to-send can't be posted: %s",
+		       mpib_rail_name(recv->cts_rail), comm->dev->hca[recv->cts_rail].name,
+		       strerror(r < 0 ? -r : r));
+	return mpib_comm_fail(comm, -EIO, text);
 }
 
 static int post_cts(struct mpib_recv_comm *recv, int n)
@@ -68,7 +81,6 @@ static int post_cts(struct mpib_recv_comm *recv, int n)
 		.wr.rdma.rkey = comm->remote_qps.ring_rkey[recv->cts_rail],
 	};
 	struct ibv_send_wr *bad;
-	char text[160];
 	int r;
 
 	if (sge.length <= MPIB_INLINE_MAX)
@@ -76,13 +88,27 @@ static int post_cts(struct mpib_recv_comm *recv, int n)
 	if (slot % MPIB_CTS_SIGNAL_SLOTS == 0)
 		wr.send_flags |= IBV_SEND_SIGNALED;
 	r = ibv_post_send(recv->cts_qp, &wr, &bad);
-	if (mpib_likely(r == 0))
-		return 0;
+	return r ? cts_failed(recv, r) : 0;
+}
 
-	(void)snprintf(text, sizeof(text), "%s rail %s: clear-to-send can't be posted: %s",
-		       mpib_rail_name(recv->cts_rail), comm->dev->hca[recv->cts_rail].name,
-		       strerror(r < 0 ? -r : r));
-	return mpib_comm_fail(comm, -EIO, text);
+/* A row of one that asks for no completion: everything but the message's own is prepared. */
+static inline int post_one(struct mpib_recv_comm *recv, unsigned int slot, void *data, size_t size,
+			   int tag, const struct mpib_mr *mr)
+{
+	struct mpib_cts *cts = &recv->cts_one;
+	struct ibv_send_wr *bad, *wr = &recv->cts_wr.wr;
+	int r;
+
+	cts->addr = (uint64_t)(uintptr_t)data;
+	memcpy(cts->rkey, mr->rkey, sizeof(cts->rkey));
+	cts->size_low = (uint32_t)size;
+	cts->size_high = (uint16_t)(size >> 32);
+	cts->tag = (uint32_t)tag;
+	cts->seq = recv->tail + 1;
+	wr->wr_id = recv->tail;
+	wr->wr.rdma.remote_addr = recv->cts_addr + slot * sizeof(struct mpib_cts_row);
+	r = ibv_post_send(recv->cts_qp, wr, &bad);
+	return mpib_unlikely(r) ? cts_failed(recv, r) : 0;
 }
 
 int mpib_irecv(struct mpib_comm *comm, int n, void **data, const size_t *sizes, const int *tags,
@@ -116,13 +142,17 @@ int mpib_irecv(struct mpib_comm *comm, int n, void **data, const size_t *sizes, 
 	}
 
 	req->remaining = 1;
-	req->expected_mask = req->seen_mask = 0;
+	req->imm = 0;
 	req->count = (uint8_t)n;
-	req->slot = (uint16_t)slot;
 	req->size = 0;
-	fill_row(recv, n, data, sizes, tags, mrs, req);
 	recv->row[slot] = req;
-	r = post_cts(recv, n);
+	if (mpib_likely(n == 1 && mrs[0] && slot % MPIB_CTS_SIGNAL_SLOTS)) {
+		req->room[0] = sizes[0];
+		r = post_one(recv, slot, data[0], sizes[0], tags[0], mrs[0]);
+	} else {
+		fill_row(recv, n, data, sizes, tags, mrs, req);
+		r = post_cts(recv, n);
+	}
 	recv->tail++;
 	if (mpib_unlikely(r < 0))
 		return r;
@@ -134,8 +164,8 @@ int mpib_irecv(struct mpib_comm *comm, int n, void **data, const size_t *sizes, 
 
 /* ---- completions ---------------------------------------------------------------------------- */
 
-static int protocol_error(struct mpib_recv_comm *recv, unsigned int rail, uint32_t imm,
-			  const char *what)
+static __attribute__((cold)) int protocol_error(struct mpib_recv_comm *recv, unsigned int rail,
+						uint32_t imm, const char *what)
 {
 	char text[200];
 
@@ -144,38 +174,53 @@ static int protocol_error(struct mpib_recv_comm *recv, unsigned int rail, uint32
 	return mpib_comm_fail(&recv->base, -EPROTO, text);
 }
 
+/* Sizes of a group, or of a message that was cut, are in the completion record. */
+static int read_record(struct mpib_recv_comm *recv, struct mpib_request *req, unsigned int rail,
+		       uint32_t imm)
+{
+	uint64_t *record = &recv->records[mpib_imm_slot(imm) * MPIB_GROUP_MAX];
+
+	for (unsigned int k = 0; k < req->count; k++) {
+		req->sizes[k] =
+			atomic_load_explicit((_Atomic uint64_t *)&record[k], memory_order_acquire);
+		if (req->sizes[k] > req->room[k])
+			return protocol_error(recv, rail, imm, TOO_LARGE);
+	}
+	req->size = req->sizes[0];
+	return 0;
+}
+
 /* Every rail of the row has reported: fix the exact sizes. */
-static int complete(struct mpib_recv_comm *recv, struct mpib_request *req, unsigned int rail,
-		    uint32_t imm)
+static inline int complete(struct mpib_recv_comm *recv, struct mpib_request *req, unsigned int rail,
+			   uint32_t imm)
 {
 	struct mpib_comm *comm = &recv->base;
-	unsigned int unused = comm->data_mask & ~(unsigned int)req->expected_mask;
-	uint64_t *record = &recv->records[req->slot * MPIB_GROUP_MAX];
+	unsigned int mask = mpib_imm_mask(imm), unused = comm->data_mask & ~mask;
 
-	recv->row[req->slot] = NULL;
-	recv->carried |= req->expected_mask;
-	for (unsigned int idle = 0; unused && idle < MPIB_RAIL_MAX; idle++) {
-		if (!(unused & mpib_rail_bit(idle)))
-			continue;
+	recv->row[mpib_imm_slot(imm)] = NULL;
+	recv->carried |= mask;
+	if (unused) { /* one rail, since a mask is never empty */
+		unsigned int idle = unused >> 1;
+
 		recv->reserved[idle]--;
 		mpib_srq_release(&comm->dev->hca[idle]);
 	}
 
-	if (req->imm_size == MPIB_IMM_SIZE_RECORD) {
-		for (unsigned int k = 0; k < req->count; k++)
-			req->sizes[k] = atomic_load_explicit((_Atomic uint64_t *)&record[k],
-							     memory_order_acquire);
-	} else {
-		if (req->count != 1 || req->imm_size != mpib_imm_size_q(req->size))
+	if (mpib_likely(mpib_imm_size(imm) != MPIB_IMM_SIZE_RECORD)) {
+		if (mpib_unlikely(req->count != 1 ||
+				  mpib_imm_size(imm) != mpib_imm_size_q(req->size)))
 			return protocol_error(recv, rail, imm,
 					      "its size is not that of the data that arrived");
-		req->sizes[0] = req->size;
+		if (mpib_unlikely(req->size > req->room[0]))
+			return protocol_error(recv, rail, imm, TOO_LARGE);
+	} else {
+		int r = read_record(recv, req, rail, imm);
+
+		if (r < 0)
+			return r;
 	}
-	for (unsigned int k = 0; k < req->count; k++)
-		if (req->sizes[k] > req->room[k])
-			return protocol_error(recv, rail, imm,
-					      "the message is larger than the posted receive");
 	comm->counters->messages += req->count;
+	req->remaining = 0; /* last: done only when nothing of it can still arrive */
 	return 0;
 }
 
@@ -191,44 +236,40 @@ static void take_receive(struct mpib_recv_comm *recv, unsigned int rail)
 		(void)atomic_fetch_sub_explicit(credits, 1, memory_order_acq_rel);
 }
 
-static int on_immediate(struct mpib_recv_comm *recv, unsigned int rail, uint32_t imm,
-			uint32_t byte_len)
+static inline int on_immediate(struct mpib_recv_comm *recv, unsigned int rail, uint32_t imm,
+			       uint32_t byte_len)
 {
-	bool reserved = recv->reserved[rail] != 0;
 	struct mpib_comm *comm = &recv->base;
 	struct mpib_request *req = recv->row[mpib_imm_slot(imm)];
-	unsigned int mask = mpib_imm_mask(imm), bit = mpib_rail_bit(rail);
+	struct mpib_counter_rail *counters = &comm->counters->rail[rail];
+	unsigned int left, bit = mpib_rail_bit(rail);
 
-	take_receive(recv, rail);
-	if (mpib_unlikely(!req))
-		return protocol_error(recv, rail, imm, "no receive is posted in its slot");
-	if (mpib_unlikely(!reserved))
-		return protocol_error(recv, rail, imm, "more messages than receives");
-	comm->counters->rail[rail].requests++;
+	if (mpib_unlikely(!req || !recv->reserved[rail])) {
+		take_receive(recv, rail);
+		return protocol_error(recv, rail, imm,
+				      req ? "more messages than receives"
+					  : "no receive is posted in its slot");
+	}
+	recv->reserved[rail]--;
+	counters->requests++;
 
-	if (req->expected_mask == 0) {
-		if (mpib_unlikely(!(mask & bit) || mask & ~comm->data_mask))
+	if (req->imm == 0) {
+		left = mpib_imm_mask(imm);
+		if (mpib_unlikely(!(left & bit) || left & ~comm->data_mask))
 			return protocol_error(recv, rail, imm, "it names rails that can't be");
-		req->expected_mask = (uint8_t)mask;
-		req->imm_size = mpib_imm_size(imm);
-		req->remaining = mask == 3 ? 2 : 1;
-	} else if (mpib_unlikely(mask != req->expected_mask || req->seen_mask & bit ||
-				 mpib_imm_size(imm) != req->imm_size)) {
-		return protocol_error(recv, rail, imm, "it contradicts the other rail's");
+		req->imm = imm;
+	} else {
+		left = req->left;
+		if (mpib_unlikely(imm != req->imm || !(left & bit)))
+			return protocol_error(recv, rail, imm, "it contradicts the other rail's");
 	}
-	req->seen_mask |= (uint8_t)bit;
-	if (req->imm_size != MPIB_IMM_SIZE_RECORD) {
+	left &= ~bit;
+	req->left = (uint8_t)left;
+	if (mpib_likely(mpib_imm_size(imm) != MPIB_IMM_SIZE_RECORD)) {
 		req->size += byte_len;
-		comm->counters->rail[rail].bytes += byte_len;
+		counters->bytes += byte_len;
 	}
-	if (req->seen_mask == req->expected_mask) {
-		int r = complete(recv, req, rail, imm);
-
-		if (r < 0)
-			return r;
-	}
-	req->remaining--; /* last: done only when nothing of it can still arrive */
-	return 0;
+	return left ? 0 : complete(recv, req, rail, imm);
 }
 
 void mpib_recv_used(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc)
@@ -237,16 +278,58 @@ void mpib_recv_used(struct mpib_recv_comm *recv, unsigned int rail, const struct
 		take_receive(recv, rail);
 }
 
-int mpib_recv_completion(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc)
+/* Anything but an immediate. */
+static void other_completion(struct mpib_recv_comm *recv, const struct ibv_wc *wc)
 {
-	if (mpib_likely(wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM))
-		return on_immediate(recv, rail, ntohl(wc->imm_data), wc->byte_len);
-	if (wc->opcode == IBV_WC_RDMA_READ) { /* of a flush */
+	if (wc->opcode == IBV_WC_RDMA_READ) /* of a flush */
 		recv->base.pool.requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
-		return 0;
-	}
+	else /* a signalled CTS write: the queue is free of it and of all before it */
+		recv->cts_reaped = (uint32_t)wc->wr_id + 1;
+}
 
-	/* A signalled CTS write: the queue is free of it and of all before it. */
-	recv->cts_reaped = (uint32_t)wc->wr_id + 1;
+/* Completions that nobody will look at any more still took receives from the shared queue. */
+static __attribute__((cold)) int give_up(struct mpib_recv_comm *recv, unsigned int rail,
+					 const struct ibv_wc *wc, const struct ibv_wc *end, int r)
+{
+	for (; wc < end; wc++)
+		mpib_recv_used(recv, rail, wc);
+	return r;
+}
+
+int mpib_recv_take(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc, int n)
+{
+	for (const struct ibv_wc *end = wc + n; wc < end; wc++) {
+		int r;
+
+		if (mpib_unlikely(wc->status != IBV_WC_SUCCESS)) {
+			(void)give_up(recv, rail, wc, end, 0);
+			return mpib_comm_bad_completion(&recv->base, rail, wc);
+		}
+		if (mpib_unlikely(wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)) {
+			other_completion(recv, wc);
+			continue;
+		}
+		r = on_immediate(recv, rail, ntohl(wc->imm_data), wc->byte_len);
+		if (mpib_unlikely(r < 0))
+			return give_up(recv, rail, wc + 1, end, r);
+	}
 	return 0;
+}
+
+void mpib_recv_prepare(struct mpib_recv_comm *recv)
+{
+	struct mpib_comm *comm = &recv->base;
+	struct mpib_wr *wr = &recv->cts_wr;
+
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		comm->polled[rail] = (comm->data_mask & mpib_rail_bit(rail)) != 0;
+	recv->cts_one.count = 1;
+	wr->sge.addr = (uint64_t)(uintptr_t)&recv->cts_one;
+	wr->sge.length = sizeof(recv->cts_one);
+	wr->sge.lkey = comm->ring_mr->lkey[recv->cts_rail];
+	wr->wr.opcode = IBV_WR_RDMA_WRITE;
+	wr->wr.send_flags = IBV_SEND_INLINE;
+	wr->wr.sg_list = &wr->sge;
+	wr->wr.num_sge = 1;
+	wr->wr.wr.rdma.rkey = comm->remote_qps.ring_rkey[recv->cts_rail];
 }

@@ -14,55 +14,53 @@
 
 struct mpib_comm;
 
+/* The first cache line is all that a message alone in its receive touches. */
 struct mpib_request {
 	struct mpib_comm *comm;
+	/* Free list, or send: next message of the same group. */
+	struct mpib_request *mate;
 	/* What must still happen before the request is done; 0 = done. A send counts completions to
-	 * come (and 1 while it waits for the rest of its group); a receive starts at 1 and learns
-	 * from its first immediate how many rails to wait for. */
+	 * come (and 1 while it waits for the rest of its group); a receive has 1 until every rail
+	 * has reported. */
 	uint32_t remaining;
+	uint32_t imm; /* receive: the first immediate that came, 0 before it */
 	uint16_t index;
-	uint8_t expected_mask; /* receive: rails named by the first immediate, 0 before it */
-	uint8_t seen_mask;     /* receive */
-	uint8_t count;	       /* receive: messages of the group; 0 for a flush */
-	uint8_t active;	       /* 0 in the free list */
-	uint16_t slot;
-	uint32_t imm_size;	   /* receive: size field of the first immediate */
-	struct mpib_request *mate; /* send: next message of the same group */
-	size_t size;		   /* send: bytes; receive: bytes arrived */
+	uint8_t count; /* messages whose sizes are reported: 1 for a send, 0 for a flush */
+	uint8_t left;  /* receive: rails whose immediate has not come yet */
+	uint64_t size; /* of a single message: posted, or arrived so far */
+	uint64_t room[MPIB_GROUP_MAX]; /* receive: bytes posted */
 
+	uint64_t sizes[MPIB_GROUP_MAX]; /* receive of a group: exact, valid when done */
 	/* Send, while its group is collected and posted. */
 	uint64_t addr;
 	uint64_t remote_addr;
-	size_t sup_bytes;
+	uint64_t sup_bytes;
 	uint32_t lkey[MPIB_RAIL_MAX];
 	uint32_t rkey[MPIB_RAIL_MAX];
-	/* Receive. */
-	uint64_t room[MPIB_GROUP_MAX];
-	uint64_t sizes[MPIB_GROUP_MAX]; /* exact, valid when done */
+	uint64_t pad1[6];
 };
 
+_Static_assert(sizeof(struct mpib_request) == 256, "a power of two: found by shifting its index");
+
 struct mpib_request_pool {
-	uint32_t free_count;
-	uint16_t free_list[MPIB_REQUESTS_MAX];
+	struct mpib_request *free;
 	struct mpib_request *requests;
 };
 
 /* NULL where all are in use: the caller answers "not now". */
 static inline struct mpib_request *mpib_request_get(struct mpib_request_pool *pool)
 {
-	struct mpib_request *req;
+	struct mpib_request *req = pool->free;
 
-	if (__builtin_expect(pool->free_count == 0, 0))
-		return NULL;
-	req = &pool->requests[pool->free_list[--pool->free_count]];
-	req->active = 1;
+	if (__builtin_expect(req != NULL, 1))
+		pool->free = req->mate;
 	return req;
 }
 
 static inline void mpib_request_put(struct mpib_request_pool *pool, struct mpib_request *req)
 {
-	req->active = 0;
-	pool->free_list[pool->free_count++] = req->index;
+	req->mate = pool->free;
+	pool->free = req;
 }
 
 #endif

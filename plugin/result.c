@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/result.h"
 
-ncclResult_t mpib_result(int r)
+ncclResult_t mpib_result_of(int error)
 {
-	if (r >= 0)
-		return ncclSuccess;
-
-	switch (-r) {
+	switch (-error) {
 	case EINVAL:
 		return ncclInvalidArgument;
 	case MPIB_EUSAGE:

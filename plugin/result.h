@@ -12,7 +12,12 @@
 /* Cannot happen: our own mistake. */
 #define MPIB_EINTERNAL ENOTRECOVERABLE
 
+ncclResult_t mpib_result_of(int error);
+
 /* 0 and positive values are success. */
-ncclResult_t mpib_result(int r);
+static inline ncclResult_t mpib_result(int r)
+{
+	return __builtin_expect(r >= 0, 1) ? ncclSuccess : mpib_result_of(r);
+}
 
 #endif

@@ -10,17 +10,16 @@
 /* Posts a chain and adds what the queue took to the credits. */
 static void post_chain(struct mpib_hca *hca)
 {
-	struct ibv_recv_wr wr[MPIB_SRQ_CHAIN], *bad = NULL;
+	struct ibv_recv_wr *bad = NULL;
 	int posted = MPIB_SRQ_CHAIN;
 
-	memset(wr, 0, sizeof(wr));
-	for (int k = 0; k < MPIB_SRQ_CHAIN; k++) {
-		wr[k].wr_id = MPIB_WR_RECV;
-		wr[k].next = k + 1 < MPIB_SRQ_CHAIN ? &wr[k + 1] : NULL;
-	}
-
-	if (ibv_post_srq_recv(hca->srq, wr, &bad) != 0)
-		posted = bad ? (int)(bad - wr) : 0; /* full: those before `bad` are in */
+	for (int k = 0; !hca->srq_chain[MPIB_SRQ_CHAIN - 1].wr_id && k < MPIB_SRQ_CHAIN; k++)
+		hca->srq_chain[k] = (struct ibv_recv_wr){
+			.wr_id = MPIB_WR_RECV,
+			.next = k + 1 < MPIB_SRQ_CHAIN ? &hca->srq_chain[k + 1] : NULL,
+		};
+	if (ibv_post_srq_recv(hca->srq, hca->srq_chain, &bad) != 0)
+		posted = bad ? (int)(bad - hca->srq_chain) : 0; /* full: those before are in */
 	(void)atomic_fetch_add_explicit(&hca->srq_credits, posted, memory_order_acq_rel);
 }
 

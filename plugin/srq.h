@@ -15,7 +15,6 @@
 #include "plugin/device.h"
 
 #define MPIB_SRQ_DEPTH 8192
-#define MPIB_SRQ_CHAIN 64 /* receives in one post */
 /* wr_id of every receive: tells it from a send where a completion's opcode doesn't count. */
 #define MPIB_WR_RECV (1ull << 63)
 #define MPIB_SRQ_LOW 128 /* spare receives under which a chain is posted */

@@ -9,6 +9,8 @@
 #ifndef MPIB_PLUGIN_TRANSFER_H
 #define MPIB_PLUGIN_TRANSFER_H
 
+#include <limits.h>
+
 #include "plugin/comm.h"
 
 /* wr_id of a sender's work request: the request's index, and for requests posted in a batch what
@@ -25,14 +27,13 @@ int mpib_isend(struct mpib_comm *comm, void *data, size_t size, int tag, struct 
 int mpib_irecv(struct mpib_comm *comm, int n, void **data, const size_t *sizes, const int *tags,
 	       struct mpib_mr **mrs, struct mpib_request **ret);
 
-/* *done = 1 hands the request back; @sizes may be NULL. */
-int mpib_test(struct mpib_request *req, int *done, int *sizes);
+/* Prepares what messages only fill in; once, with QPs, rings and rails in place. */
+void mpib_transfer_prepare(struct mpib_comm *comm);
+void mpib_send_prepare(struct mpib_send_comm *send);
+void mpib_recv_prepare(struct mpib_recv_comm *recv);
 
 /* Goes on with a group or a cut message whose requests didn't all fit into the send queues. */
 int mpib_send_slow(struct mpib_send_comm *send);
-
-/* One completion of a receiver: an immediate, or a CTS write that is out of the queue. */
-int mpib_recv_completion(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc);
 
 /* Takes a receive that a completion used off the reservations; for those that nothing else looks
  * at (after an error, at close). */
@@ -40,5 +41,70 @@ void mpib_recv_used(struct mpib_recv_comm *recv, unsigned int rail, const struct
 
 /* Polls a rail's completions and credits every request that they belong to. */
 int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail);
+
+/* Credits @n good or bad completions that a poll of the rail gave. */
+int mpib_send_take(struct mpib_send_comm *send, unsigned int rail, const struct ibv_wc *wc, int n);
+int mpib_recv_take(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc, int n);
+
+/* What mpib_test keeps while it polls, in memory: no register has to be saved for it. */
+struct mpib_test {
+	struct ibv_wc wc[MPIB_POLL_BATCH];
+	int *done, *sizes;
+};
+
+/* The rest of mpib_test: a poll of @rail gave @n, not 0; the connection has failed or somebody
+ * reported something; sizes of a group, or those that NCCL can't take. */
+int mpib_test_news(struct mpib_request *req, unsigned int rail, struct mpib_test *test, int n);
+int mpib_test_flagged(struct mpib_request *req, struct mpib_test *test);
+int mpib_test_sizes(struct mpib_request *req, int *done, int *sizes);
+
+/* The request is done: reports it and hands it back. */
+static inline int mpib_test_done(struct mpib_request *req, int *done, int *sizes)
+{
+	struct mpib_comm *comm = req->comm;
+
+	if (sizes) {
+		if (mpib_unlikely(req->count != 1 || req->size > INT_MAX))
+			return mpib_test_sizes(req, done, sizes);
+		sizes[0] = (int)req->size;
+	}
+	*done = 1;
+	mpib_request_put(&comm->pool, req);
+	return 0;
+}
+
+static inline __attribute__((always_inline)) int mpib_test_pending(struct mpib_request *req,
+								   int *done, int *sizes)
+{
+	struct mpib_test test;
+	int n;
+
+	test.done = done;
+	test.sizes = sizes;
+	if (mpib_unlikely((unsigned int)req->comm->error |
+			  atomic_load_explicit(&req->comm->flags, memory_order_relaxed)))
+		return mpib_test_flagged(req, &test);
+
+	if (req->comm->polled[MPIB_SOUT]) {
+		n = ibv_poll_cq(req->comm->cq[MPIB_SOUT], MPIB_POLL_BATCH, test.wc);
+		if (n)
+			return mpib_test_news(req, MPIB_SOUT, &test, n);
+	}
+	if (req->comm->polled[MPIB_SUP]) {
+		n = ibv_poll_cq(req->comm->cq[MPIB_SUP], MPIB_POLL_BATCH, test.wc);
+		if (n)
+			return mpib_test_news(req, MPIB_SUP, &test, n);
+	}
+	return 0;
+}
+
+/* *done = 1 hands the request back; @sizes may be NULL. Inline, since NCCL asks far more often
+ * than there is something to say. */
+static inline int mpib_test(struct mpib_request *req, int *done, int *sizes)
+{
+	*done = 0;
+	return req->remaining ? mpib_test_pending(req, done, sizes)
+			      : mpib_test_done(req, done, sizes);
+}
 
 #endif
