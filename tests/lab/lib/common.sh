@@ -20,7 +20,7 @@ die() {
 BUILD_PACKAGES=(gcc libc6-dev meson ninja-build pkg-config libibverbs-dev libsystemd-dev systemd
 	libinih-dev)
 TEST_PACKAGES=(libcmocka-dev g++ clang clang-format clang-tidy jq python3 ibverbs-utils perftest git man-db
-	procps)
+	procps valgrind)
 LAB_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs iproute2 util-linux jq meson procps)
 
 # need_packages PACKAGE…: installs those that are missing; without root, says which.
