@@ -140,6 +140,7 @@ struct mpib_send_comm {
 	uint32_t share_fixed; /* the vanilla policy, and whenever no hint may be used */
 	uint32_t share_last;  /* last good hint */
 	size_t max_whole;     /* a message up to this fits into one request of any rail */
+	size_t split_min;     /* shorter messages take one rail */
 	struct mpib_wr wr[MPIB_RAIL_MAX];
 
 	size_t max_msg[MPIB_RAIL_MAX]; /* bytes that one request may carry */

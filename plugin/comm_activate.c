@@ -81,11 +81,12 @@ int mpib_comm_register(struct mpib_comm *comm)
 				   sup ? comm->remote.rail[MPIB_SUP].ipv4_be : 0);
 }
 
-static void prepare_send(struct mpib_send_comm *send)
+static void prepare_send(struct mpib_send_comm *send, const struct mpib_env *env)
 {
 	struct mpib_comm *comm = &send->base;
 
 	send->record_addr = comm->remote_qps.ring_addr;
+	send->split_min = (size_t)env->split_min;
 	send->share_fixed = comm->path == MPIB_PATH_INTRA ? MPIB_SHARE_MAX : 0;
 	if (!(comm->data_mask & mpib_rail_bit(MPIB_SUP)))
 		send->share_fixed = 0;
@@ -161,7 +162,7 @@ int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env)
 	}
 
 	if (comm->kind == MPIB_COUNTER_SEND)
-		prepare_send(mpib_send_comm(comm));
+		prepare_send(mpib_send_comm(comm), env);
 	else
 		prepare_recv(mpib_recv_comm(comm));
 	if (comm->kind == MPIB_COUNTER_RECV && comm->dev->ptr_support && env->flush)

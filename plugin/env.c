@@ -52,6 +52,8 @@ const struct mpib_env_row mpib_env_rows[] = {
 	  "seconds without a heartbeat after which the vanilla policy holds" },
 	{ "MPIB_CONNECT_TIMEOUT_SEC", "120", 1, 86400, NUMBER(connect_timeout_sec),
 	  "seconds that a connection may take from TCP connect to ready" },
+	{ "MPIB_SPLIT_MIN", "32768", 0, 1 << 30, NUMBER(split_min),
+	  "bytes from which a message is divided between the rails" },
 };
 
 const size_t mpib_env_row_count = MPIB_ARRAY_SIZE(mpib_env_rows);

@@ -37,6 +37,7 @@ struct mpib_env {
 	int agent_optional;
 	int agent_stale_sec;
 	int connect_timeout_sec;
+	int split_min;
 };
 
 /* One row; `default_text` is what an unset or empty variable means. */

@@ -391,7 +391,7 @@ static int isend_slow(struct mpib_send_comm *send, void *data, size_t size, int 
 	struct mpib_request *req;
 	uint64_t addr = (uint64_t)(uintptr_t)data, sout_bytes;
 	unsigned int k, n = send->group_size;
-	uint32_t share;
+	uint32_t share, route;
 
 	if (send->slow.active)
 		return 0; /* test() goes on with it */
@@ -414,7 +414,8 @@ static int isend_slow(struct mpib_send_comm *send, void *data, size_t size, int 
 	share = mpib_policy_share(send);
 	req->size = size;
 	req->count = 1;
-	req->sup_bytes = mpib_split_sup(size, share);
+	route = mpib_split_whole(size, share, send->split_min);
+	req->sup_bytes = mpib_split_sup(size, route);
 	req->addr = addr;
 	req->remote_addr = row[k].addr;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
@@ -437,7 +438,7 @@ static int isend_slow(struct mpib_send_comm *send, void *data, size_t size, int 
 	comm->counters->share = share;
 	comm->counters->messages++;
 	*ret = req;
-	return ++send->group_count == n ? start_group(send, share) : 0;
+	return ++send->group_count == n ? start_group(send, route) : 0;
 }
 
 /* ---- the usual message ---------------------------------------------------------------------- */
@@ -486,7 +487,7 @@ int mpib_isend(struct mpib_comm *comm, void *data, size_t size, int tag, struct 
 	       struct mpib_request **ret)
 {
 	struct mpib_send_comm *send = mpib_send_comm(comm);
-	uint32_t head = send->head, share;
+	uint32_t head = send->head, share, route;
 	unsigned int slot = head % MPIB_ROWS, mask;
 	struct mpib_cts *cts = &send->cts[slot].element[0];
 	struct mpib_request *req;
@@ -510,7 +511,8 @@ int mpib_isend(struct mpib_comm *comm, void *data, size_t size, int tag, struct 
 		return too_large(send, size, cts);
 
 	share = mpib_policy_share(send);
-	sup = mpib_split_sup(size, share);
+	route = mpib_split_whole(size, share, send->split_min);
+	sup = mpib_split_sup(size, route);
 	sout = size - sup;
 	if (mpib_unlikely(size > send->max_whole) &&
 	    (sout > send->max_msg[MPIB_SOUT] || sup > send->max_msg[MPIB_SUP]))
@@ -519,7 +521,7 @@ int mpib_isend(struct mpib_comm *comm, void *data, size_t size, int tag, struct 
 	if (mpib_unlikely(!req))
 		return 0;
 
-	mask = mask_of(sout, sup, share);
+	mask = mask_of(sout, sup, route);
 	imm = htonl(mpib_imm_encode(slot, mask, mpib_imm_size_q(size)));
 	req->remaining = mask - (mask >> 1); /* bits of a mask of two */
 	req->count = 1;

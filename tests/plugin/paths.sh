@@ -63,7 +63,7 @@ share-*) # exact bytes a rail from the plugin's own counters
 	share=${name#share-}
 	start_agent 1 "$share"
 	start_agent 2 "$share"
-	export MPIB_MODE=1
+	export MPIB_MODE=1 MPIB_SPLIT_MIN=0
 	for size in 1048576 1000001 4097 127; do
 		start_listener
 		run_pair bw --size $size --messages 100 --window 4 --check
@@ -77,6 +77,12 @@ share-*) # exact bytes a rail from the plugin's own counters
 			e['rails'][0]['cts'] == n and
 			e['rails'][1]['cts'] == 0)(c[0], split($size, $share), 100)"
 	done
+	unset MPIB_SPLIT_MIN # short ones whole, to the rail with the larger part
+	start_listener
+	run_pair bw --size 4097 --messages 100 --window 4 --check
+	want 0 0
+	hold connector "(c[0]['rails'][1]['bytes'] == ($share >= 512) * 409700 and
+		c[0]['rails'][0]['bytes'] == ($share < 512) * 409700)"
 	;;
 advanced-verify)
 	start_agent 1 37%

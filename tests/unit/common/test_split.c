@@ -2,6 +2,8 @@
 /* The division of a message between the rails. */
 #include "common/split.h"
 
+#include <stdbool.h>
+
 #include "common/macros.h"
 #include "tests/unit/common/cmocka_all.h"
 #include "tests/unit/common/random.h"
@@ -130,6 +132,20 @@ static void split_end_shares_are_pure(void **state)
 	}
 }
 
+static void short_messages_are_not_divided(void **state)
+{
+	for (uint32_t share = 0; share <= 1025; share++) {
+		bool pure = share == 0 || share >= 1024;
+		uint32_t whole = pure ? share : share >= 512 ? 1024 : 0;
+
+		assert_int_equal(mpib_split_whole(0, share, 0), share);
+		assert_int_equal(mpib_split_whole(100, share, 100), share);
+		assert_int_equal(mpib_split_whole(99, share, 100), whole);
+		assert_int_equal(mpib_split_whole(0, share, 1), whole);
+	}
+	(void)state;
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -138,6 +154,7 @@ int main(void)
 		cmocka_unit_test(split_parts_fit_and_align),
 		cmocka_unit_test(split_grows_with_the_share),
 		cmocka_unit_test(split_end_shares_are_pure),
+		cmocka_unit_test(short_messages_are_not_divided),
 	};
 
 	return cmocka_run_group_tests_name("split", tests, NULL, NULL);

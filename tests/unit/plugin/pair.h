@@ -26,6 +26,7 @@ static inline void pair_env(void)
 	(void)setenv("MPIB_HCA_SOUT", "sout,sout2", 1);
 	(void)setenv("MPIB_HCA_SUP", "sup,sup2", 1);
 	(void)setenv("MPIB_OOB_IF", "lo", 1);
+	(void)setenv("MPIB_SPLIT_MIN", "0", 1);
 }
 
 /* Runs connect and accept in turn until both are there, one fails, or thirty seconds went by. */

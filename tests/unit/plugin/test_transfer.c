@@ -132,6 +132,37 @@ static void test_shares(void **state)
 	atomic_store(&send->base.agent.hint, NULL);
 }
 
+/* Below MPIB_SPLIT_MIN a message goes whole to the rail with the larger part; isolation stays. */
+static void test_short_messages_are_not_divided(void **state)
+{
+	static const struct {
+		uint32_t share, at_least, below; /* SUP's bytes of 4096, of 4095 */
+	} cases[] = {
+		{ 0, 0, 0 },	     { 256, 1024, 0 },	   { 511, 1920, 0 },
+		{ 512, 2048, 4095 }, { 1023, 3968, 4095 }, { 1024, 4096, 4095 },
+	};
+	struct mpib_hint_entry entry = { 0 };
+	struct mpib_send_comm *send = send_comm();
+	const uint64_t *sup = &send->base.counters->rail[MPIB_SUP].bytes;
+
+	(void)state;
+	assert_int_equal(send->split_min, 0); /* as the tests' environment says */
+	send->split_min = 4096;
+	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+		uint64_t before = *sup;
+
+		entry.sup_bw = cases[k].share;
+		atomic_store(&send->base.agent.hint, &entry);
+		assert_int_equal(pair_transfer(&p, 4096, PAIR_BUFFER), ncclSuccess);
+		assert_int_equal(*sup - before, cases[k].at_least);
+		before = *sup;
+		assert_int_equal(pair_transfer(&p, 4095, PAIR_BUFFER), ncclSuccess);
+		assert_int_equal(*sup - before, cases[k].below);
+		assert_int_equal(send->base.counters->share, cases[k].share);
+	}
+	atomic_store(&send->base.agent.hint, NULL);
+}
+
 /* C10: the wraps of the 8- and 16-bit fields, over 70 000 one-byte messages. */
 static void test_70000_messages(void **state)
 {
@@ -458,6 +489,7 @@ int main(void)
 		INTRA(test_intra_is_sup),
 		cmocka_unit_test_setup_teardown(test_inter_is_sout, start_inter, finish),
 		ADVANCED(test_shares),
+		ADVANCED(test_short_messages_are_not_divided),
 		INTRA(test_70000_messages),
 		ADVANCED(test_row_counter_wraps),
 		cmocka_unit_test_setup_teardown(test_cut_messages, start_small_port, finish),
