@@ -49,6 +49,12 @@ enum mpib_flag {
  * on its way through another path than the news of its end. */
 #define MPIB_PEER_GONE_GRACE_MS 300
 
+/* What a call of mpib_test keeps while it polls: here, no register has to be saved for it. */
+struct mpib_test {
+	int *done, *sizes;
+	struct ibv_wc wc[MPIB_POLL_BATCH];
+};
+
 struct mpib_comm {
 	/* Read at each call. */
 	enum mpib_counter_kind kind;
@@ -62,6 +68,7 @@ struct mpib_comm {
 	uint32_t polled[MPIB_RAIL_MAX];
 	struct mpib_counter_entry *counters;
 	struct mpib_request_pool pool; /* progress */
+	struct mpib_test test;	       /* progress */
 
 	/* Set-up and errors. */
 	struct mpib_device *dev;

@@ -69,9 +69,10 @@ int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail)
 	return n ? take(comm, rail, wc, n) : 0;
 }
 
-int mpib_test_news(struct mpib_request *req, unsigned int rail, struct mpib_test *test, int n)
+int mpib_test_news(struct mpib_request *req, unsigned int rail, int n)
 {
 	struct mpib_comm *comm = req->comm;
+	struct mpib_test *test = &comm->test;
 	int r = take(comm, rail, test->wc, n);
 
 	/* The other rail is asked only if the request still wants something. */
@@ -91,8 +92,9 @@ static int poll_all(struct mpib_comm *comm)
 	return mpib_comm_check(comm);
 }
 
-int mpib_test_flagged(struct mpib_request *req, struct mpib_test *test)
+int mpib_test_flagged(struct mpib_request *req)
 {
+	struct mpib_test *test = &req->comm->test;
 	int r = req->comm->error ? req->comm->error : poll_all(req->comm);
 
 	return req->remaining ? r : mpib_test_done(req, test->done, test->sizes);

@@ -46,16 +46,10 @@ int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail);
 int mpib_send_take(struct mpib_send_comm *send, unsigned int rail, const struct ibv_wc *wc, int n);
 int mpib_recv_take(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc, int n);
 
-/* What mpib_test keeps while it polls, in memory: no register has to be saved for it. */
-struct mpib_test {
-	struct ibv_wc wc[MPIB_POLL_BATCH];
-	int *done, *sizes;
-};
-
 /* The rest of mpib_test: a poll of @rail gave @n, not 0; the connection has failed or somebody
  * reported something; sizes of a group, or those that NCCL can't take. */
-int mpib_test_news(struct mpib_request *req, unsigned int rail, struct mpib_test *test, int n);
-int mpib_test_flagged(struct mpib_request *req, struct mpib_test *test);
+int mpib_test_news(struct mpib_request *req, unsigned int rail, int n);
+int mpib_test_flagged(struct mpib_request *req);
 int mpib_test_sizes(struct mpib_request *req, int *done, int *sizes);
 
 /* The request is done: reports it and hands it back. */
@@ -76,24 +70,24 @@ static inline int mpib_test_done(struct mpib_request *req, int *done, int *sizes
 static inline __attribute__((always_inline)) int mpib_test_pending(struct mpib_request *req,
 								   int *done, int *sizes)
 {
-	struct mpib_test test;
+	struct mpib_test *test = &req->comm->test;
 	int n;
 
-	test.done = done;
-	test.sizes = sizes;
+	test->done = done;
+	test->sizes = sizes;
 	if (mpib_unlikely((unsigned int)req->comm->error |
 			  atomic_load_explicit(&req->comm->flags, memory_order_relaxed)))
-		return mpib_test_flagged(req, &test);
+		return mpib_test_flagged(req);
 
 	if (req->comm->polled[MPIB_SOUT]) {
-		n = ibv_poll_cq(req->comm->cq[MPIB_SOUT], MPIB_POLL_BATCH, test.wc);
+		n = ibv_poll_cq(req->comm->cq[MPIB_SOUT], MPIB_POLL_BATCH, req->comm->test.wc);
 		if (n)
-			return mpib_test_news(req, MPIB_SOUT, &test, n);
+			return mpib_test_news(req, MPIB_SOUT, n);
 	}
 	if (req->comm->polled[MPIB_SUP]) {
-		n = ibv_poll_cq(req->comm->cq[MPIB_SUP], MPIB_POLL_BATCH, test.wc);
+		n = ibv_poll_cq(req->comm->cq[MPIB_SUP], MPIB_POLL_BATCH, req->comm->test.wc);
 		if (n)
-			return mpib_test_news(req, MPIB_SUP, &test, n);
+			return mpib_test_news(req, MPIB_SUP, n);
 	}
 	return 0;
 }
