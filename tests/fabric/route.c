@@ -51,7 +51,7 @@ static int make_folder(uint32_t dev, char *ret_path, size_t size)
 {
 	const struct fab_dev_conf *conf = fab_dev_conf(dev);
 	int dir = fab.meeting.dir_fd;
-	char self[32], link[FAB_NAME_MAX + 48];
+	char self[32], link[FAB_NAME_MAX + 48], target[FAB_NAME_MAX + 56];
 	ssize_t len;
 
 	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", dir);
@@ -62,11 +62,11 @@ static int make_folder(uint32_t dev, char *ret_path, size_t size)
 	(void)snprintf(link, sizeof(link), "sysfs-%u-%s", conf->node, conf->name);
 	if ((size_t)len + 1 + strlen(link) >= size)
 		return -ENAMETOOLONG;
-	(void)strcat(strcat(ret_path, "/"), link);
+	(void)snprintf(ret_path + len, size - (size_t)len, "/%s", link);
 	if (mkdirat(dir, link, 0700) < 0 && errno != EEXIST)
 		return -errno;
-	(void)strcat(link, "/device");
-	return symlinkat(conf->pci, dir, link) < 0 && errno != EEXIST ? -errno : 0;
+	(void)snprintf(target, sizeof(target), "%s/device", link);
+	return symlinkat(conf->pci, dir, target) < 0 && errno != EEXIST ? -errno : 0;
 }
 
 void fab_ibdev_path(uint32_t dev, char *ret_path, size_t size)

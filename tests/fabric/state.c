@@ -139,6 +139,7 @@ static void state_init(struct fab_state *state, const struct fab_config *conf)
 
 static int map_state(struct fab_meeting *m, const struct fab_config *conf)
 {
+	const void *theirs, *ours = conf;
 	struct stat st;
 	void *map;
 
@@ -158,8 +159,10 @@ static int map_state(struct fab_meeting *m, const struct fab_config *conf)
 	m->state = map;
 	if (atomic_load(&m->state->magic) != STATE_MAGIC)
 		state_init(m->state, conf);
+	/* Both are zeroed before they are filled, their padding too. */
+	theirs = &m->state->conf;
 	if (atomic_load(&m->state->version) != STATE_VERSION ||
-	    memcmp(&m->state->conf, conf, sizeof(*conf)) != 0)
+	    memcmp(theirs, ours, sizeof(*conf)) != 0)
 		return -ESTALE;
 	return 0;
 }

@@ -75,6 +75,15 @@ def ratios(tables):
                 )
 
 
+def save(figure, path):
+    """As the tree wants its files: with a licence, without blanks at the ends of lines."""
+    figure.savefig(path, metadata={"Date": None})
+    lines = [line.rstrip() for line in open(path)]
+    lines.insert(1, "<!-- SPDX-License-Identifier: Apache-2.0 -->")
+    with open(path, "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
 def plot(nets, rails, op, folder):
     import matplotlib
 
@@ -96,7 +105,7 @@ def plot(nets, rails, op, folder):
     right.legend(fontsize=8)
     figure.suptitle(f"{op}, {rails} rails")
     figure.tight_layout()
-    figure.savefig(f"{folder}/gpu-{rails}-{op}.svg", metadata={"Date": None})
+    save(figure, f"{folder}/gpu-{rails}-{op}.svg")
 
 
 def main():
