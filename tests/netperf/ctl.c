@@ -23,6 +23,10 @@
 #define RETRY_MS 200
 #define LINGER_S 1.0
 
+#define LISTEN_BACKLOG 16
+#define BUSY_TRIES     50
+#define BUSY_PAUSE_US  100000
+
 static int set_nonblock(int fd)
 {
 	int one = 1, flags = fcntl(fd, F_GETFL);
@@ -33,12 +37,25 @@ static int set_nonblock(int fd)
 	return 0;
 }
 
+/* Who listened there before may still be ending. */
+static int bind_patiently(int fd, const struct sockaddr_in *sin)
+{
+	for (int left = BUSY_TRIES;; left--) {
+		if (bind(fd, (const struct sockaddr *)sin, sizeof(*sin)) == 0 &&
+		    listen(fd, LISTEN_BACKLOG) == 0)
+			return 0;
+		if (errno != EADDRINUSE || left == 0)
+			return -errno;
+		(void)usleep(BUSY_PAUSE_US);
+	}
+}
+
 int np_ctl_listen(const char *addr, uint16_t port, uint16_t *ret_port)
 {
 	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(port) };
 	mpib_cleanup(mpib_closep) int fd = -1;
 	socklen_t len = sizeof(sin);
-	int one = 1;
+	int one = 1, r;
 
 	if (addr && inet_pton(AF_INET, addr, &sin.sin_addr) != 1)
 		return -EINVAL;
@@ -46,8 +63,10 @@ int np_ctl_listen(const char *addr, uint16_t port, uint16_t *ret_port)
 	if (fd < 0)
 		return -errno;
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, (struct sockaddr *)&sin, sizeof(sin)) < 0 || listen(fd, 16) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&sin, &len) < 0)
+	r = bind_patiently(fd, &sin);
+	if (r < 0)
+		return r;
+	if (getsockname(fd, (struct sockaddr *)&sin, &len) < 0)
 		return -errno;
 
 	*ret_port = ntohs(sin.sin_port);

@@ -174,6 +174,19 @@ hold)
 	want 0 0
 	[ $((($(date +%s%N) - before) / 1000000)) -ge 1500 ] || die "did not hold"
 	;;
+port-busy) # who listened there before is still ending
+	start_listener
+	first=$listener
+	"$netperf" --plugin "$plugin" --listen "$port" --bind 127.0.0.1 --json \
+		>"$work/second" 2>"$work/second.err" &
+	listener=$!
+	sleep 0.5
+	grep -q . "$work/second" && die "it did not wait for the port"
+	kill "$first"
+	wait_for second '"event":"ready".*}' "the port was not taken over"
+	run_pair verify --sizes 100
+	want 0 0
+	;;
 stranger)
 	start_listener
 	for kind in silent close garbage http; do
