@@ -7,7 +7,7 @@
 # is expected gets through.
 # shellcheck shell=bash
 
-fake_port=$(perf_port 10)
+fake_port=$(perf_port 3)
 
 # handle_to NODE PORT: what turns a listen handle into one that points there (port and IPv4
 # address, network order, at byte 16).
@@ -22,6 +22,7 @@ refused() {
 	local name=$1 bound=$2 regex=$3 rc=0 started=$SECONDS took
 
 	shift 3
+	perf_shift=$((perf_shift + 4))
 	perf_listen "$name-peer" 2 "$VANILLA"
 	bg 1 "$name" "exec $PERF_RUN $VANILLA MPIB_CONNECT_TIMEOUT_SEC=5 mpib-netperf" \
 		"--plugin $PERF_PLUGIN --connect $(oob 2):$(perf_port 2) --json --log warn $*" \
@@ -48,6 +49,7 @@ done
 refused version 15 'version' --handle-override 0900@4
 
 # Strangers, while the real peer takes its time.
+perf_shift=$((perf_shift + 1))
 perf_start strangers 1 2 "$VANILLA" verify --sizes 4096,65536 --connect-delay 8
 ports=""
 for _ in $(seq 80); do

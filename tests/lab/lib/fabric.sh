@@ -91,7 +91,7 @@ bg() {
 }
 
 oob() { echo 127.0.0.1; }
-perf_port() { echo $((FABRIC_PORT + $1)); }
+perf_port() { echo $((FABRIC_PORT + $1 + perf_shift)); }
 
 agent_dir() {
 	echo "$CASE_DIR/node$1/mpib"
