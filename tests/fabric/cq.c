@@ -313,6 +313,26 @@ static uint32_t next_random(struct fab_qp *qp)
 	return qp->random >> 8;
 }
 
+/* The next delay of a QP follows from the seed, the QP's place among those of its process and how
+ * many the delay command has drawn for it: a program that does the same meets the same delays. */
+static uint64_t draw_delay(struct fab_qp *qp, struct fab_state_dev *dev, uint64_t min, uint64_t max)
+{
+	uint32_t order = atomic_load(&dev->delay_order);
+	uint64_t delay, mixed;
+
+	if (qp->random_order != order) {
+		qp->random = (atomic_load(&dev->delay_seed) + 1) * 2654435761U ^ qp->index;
+		qp->random_order = order;
+		qp->drawn = 0;
+	}
+	delay = min + (max > min ? next_random(qp) * (max - min) / (1U << 24) : 0);
+	mixed = ((uint64_t)qp->index << 32 ^ qp->drawn++) * 0x9e3779b97f4a7c15U ^ delay;
+	mixed = (mixed ^ mixed >> 29) * 0xbf58476d1ce4e5b9U;
+	(void)atomic_fetch_add(&dev->delay_digest, mixed ^ mixed >> 32);
+	(void)atomic_fetch_add(&dev->delays, 1);
+	return delay;
+}
+
 void fab_cq_complete(struct fab_cq *cq, const struct fab_cqe *cqe)
 {
 	struct fab_qp *qp = cqe->qp;
@@ -331,9 +351,7 @@ void fab_cq_complete(struct fab_cq *cq, const struct fab_cqe *cqe)
 		fab_cq_push(cq, cqe);
 		return;
 	}
-	if (!qp->random)
-		qp->random = (atomic_load(&dev->delay_seed) + 1) * 2654435761U ^ qp->qp.qp_num;
-	due = fab_now() + min + (max > min ? next_random(qp) * (max - min) / (1U << 24) : 0);
+	due = fab_now() + draw_delay(qp, dev, min, max);
 	if (due < qp->held_due) /* never out of order within a QP */
 		due = qp->held_due;
 	qp->held_due = due;

@@ -200,7 +200,7 @@ struct fab_qp {
 	/* Completions held back by the delay fault, engine lock. */
 	TAILQ_HEAD(fab_held_list, fab_held) held;
 	uint64_t held_due;
-	uint32_t random;
+	uint32_t random, random_order, drawn; /* by which delay command, how many */
 
 	/* Engine's lists, engine lock; the inbox link belongs to whoever set `queued`. */
 	_Atomic bool queued;

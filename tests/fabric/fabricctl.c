@@ -108,7 +108,11 @@ static int cmd_delay(uint32_t dev, char **args)
 	if (number(args[0], &min) < 0 || number(args[1], &max) < 0 ||
 	    (args[2] && number(args[2], &seed) < 0) || min > max || max > 60 * 1000 * 1000)
 		return -EINVAL;
+	atomic_store(&state->delay_max_ns, 0);
 	atomic_store(&state->delay_seed, (uint32_t)seed);
+	atomic_store(&state->delays, 0);
+	atomic_store(&state->delay_digest, 0);
+	atomic_fetch_add(&state->delay_order, 1);
 	atomic_store(&state->delay_min_ns, min * 1000);
 	atomic_store(&state->delay_max_ns, max * 1000);
 	return 0;
@@ -217,6 +221,9 @@ static int cmd_show(uint32_t dev, char **args)
 		     atomic_load(&state->dead) ? " dead" : "", atomic_load(&state->rate),
 		     atomic_load(&state->latency_ns) / 1000, atomic_load(&state->tx_bytes),
 		     atomic_load(&state->rx_bytes));
+	if (atomic_load(&state->delays))
+		(void)printf("  delays %" PRIu64 " digest %016" PRIx64 "\n",
+			     atomic_load(&state->delays), atomic_load(&state->delay_digest));
 	for (unsigned int g = 0; g < FAB_GIDS_MAX; g++) {
 		fab_state_gid_get(state, g, &gid);
 		show_gid(&gid, g);

@@ -104,6 +104,7 @@ struct fab_hello {
 
 /* route.c: the device that @ah names and that @dev can reach, or fab.conf->devs. */
 uint32_t fab_route(uint32_t dev, const struct ibv_ah_attr *ah);
+bool fab_out_of_scope(uint32_t dev, const struct ibv_ah_attr *ah);
 
 /* All below: engine lock. */
 

@@ -193,6 +193,8 @@ static int modify(struct fab_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		return EINVAL;
 	if (!step_fits(from, to, mask) || !values_fit(qp, attr, mask))
 		return EINVAL;
+	if ((mask & IBV_QP_AV) && fab_out_of_scope(qp->dev, &attr->ah_attr))
+		return ENETUNREACH;
 	store(qp, attr, mask);
 	if (mask & IBV_QP_AV)
 		qp->link = NULL;

@@ -46,6 +46,19 @@ uint32_t fab_route(uint32_t dev, const struct ibv_ah_attr *ah)
 	return d;
 }
 
+/* A peer on this network whose address is known but that no route leads to: a kernel finds no way
+ * to resolve it and refuses RTR. An address that nobody has may lie behind a router: no answer. */
+bool fab_out_of_scope(uint32_t dev, const struct ibv_ah_attr *ah)
+{
+	if (fab_dev_conf(dev)->infiniband || fab_route(dev, ah) < fab.conf->devs)
+		return false;
+	for (uint32_t d = 0; d < fab.conf->devs; d++)
+		if (strcmp(fab_dev_conf(dev)->network, fab_dev_conf(d)->network) == 0 &&
+		    owns_gid(d, &ah->grh.dgid))
+			return true;
+	return false;
+}
+
 /* The folder of the device in the meeting directory, its link `device` to the PCI device. */
 static int make_folder(uint32_t dev, char *ret_path, size_t size)
 {

@@ -64,7 +64,9 @@ struct fab_state_dev {
 	_Atomic uint64_t delay_min_ns; /* completions of each QP are held back by a */
 	_Atomic uint64_t delay_max_ns; /* random time from this range */
 	_Atomic uint32_t delay_seed;   /* start of each QP's random sequence */
-	_Atomic uint32_t pad;
+	_Atomic uint32_t delay_order;  /* raised by each delay command: sequences start anew */
+	_Atomic uint64_t delays;       /* completions held back since that command */
+	_Atomic uint64_t delay_digest; /* of their times, whatever order the QPs had */
 	_Atomic uint64_t tx_bytes, rx_bytes; /* payload moved, all processes of the node */
 	fab_fail_word fail[FAB_VERB_MAX];
 	struct fab_state_gid gid[FAB_GIDS_MAX];

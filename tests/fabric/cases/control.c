@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define DELAYS_OF_SEED_7 0x3dec916a3ef4cd74ULL
+
 static void port_flap(struct side *s)
 {
 	struct pair_options options = { .timeout = 16, .retry = 7 };
@@ -163,7 +165,50 @@ static void fail_verbs(struct side *s)
 	pair_close(&p);
 }
 
-/* Two QPs' completions mix anew, each QP's stay in order. */
+/* A hundred writes on two QPs under `delay` with a seed: how often their completions changed from
+ * one QP to the other. */
+static int delayed_writes(struct pair *a, struct pair *b, int seed)
+{
+	uint64_t next[2] = { 0, 0 };
+	int switches = 0, last = -1;
+	char words[64];
+
+	(void)snprintf(words, sizeof(words), "delay 1/sup 100 20000 %d", seed);
+	ctl(words);
+	for (uint64_t k = 0; k < 100; k++)
+		require(post(k % 2 ? b : a, IBV_WR_RDMA_WRITE, k / 2, 0, 64, IBV_SEND_SIGNALED) ==
+				0,
+			"a post");
+	for (int k = 0; k < 100; k++) {
+		struct ibv_wc wc = await(a->send_cq);
+		int q = wc.qp_num == b->qp->qp_num;
+
+		require(wc.status == IBV_WC_SUCCESS && wc.wr_id == next[q]++, "order within a QP");
+		switches += last != q;
+		last = q;
+	}
+	return switches;
+}
+
+static unsigned long long delay_digest(void)
+{
+	const char *tool = getenv("FABRICCTL");
+	char line[512], text[256];
+	unsigned long long digest;
+	FILE *out;
+
+	require(tool && snprintf(line, sizeof(line), "%s show 1/sup", tool) < (int)sizeof(line),
+		"FABRICCTL names the tool");
+	out = popen(line, "re");
+	require(out && fgets(text, sizeof(text), out) && fgets(text, sizeof(text), out) &&
+			sscanf(text, "  delays 100 digest %llx", &digest) == 1,
+		"100 delays and their digest");
+	(void)pclose(out);
+	return digest;
+}
+
+/* Two QPs' completions mix anew, each QP's stay in order, and a seed stands for the same delays
+ * each time, in this process and in the next. */
 static void delays(struct side *s)
 {
 	struct pair_options options = { 0 };
@@ -173,24 +218,19 @@ static void delays(struct side *s)
 	options.send_cq = a.send_cq; /* one queue shows one order */
 	pair_open(s, &b, &options);
 	if (!s->client) {
-		uint64_t next[2] = { 0, 0 };
-		int switches = 0, last = -1;
+		unsigned long long first, second;
 
-		ctl("delay 1/sup 100 20000 7");
-		for (uint64_t k = 0; k < 100; k++)
-			require(post(k % 2 ? &b : &a, IBV_WR_RDMA_WRITE, k / 2, 0, 64,
-				     IBV_SEND_SIGNALED) == 0,
-				"a post");
-		for (int k = 0; k < 100; k++) {
-			struct ibv_wc wc = await(a.send_cq);
-			int q = wc.qp_num == b.qp->qp_num;
-
-			require(wc.status == IBV_WC_SUCCESS && wc.wr_id == next[q]++,
-				"order within a QP");
-			switches += last != q;
-			last = q;
-		}
-		require(switches < 100, "another order across QPs than the posts'");
+		require(delayed_writes(&a, &b, 7) < 100,
+			"another order across QPs than the posts'");
+		first = delay_digest();
+		(void)delayed_writes(&a, &b, 8);
+		second = delay_digest();
+		require(first != second, "other delays from another seed");
+		(void)delayed_writes(&a, &b, 7);
+		require(delay_digest() == first, "the same delays from the same seed");
+		require(first == DELAYS_OF_SEED_7,
+			"the delays that seed 7 stood for in other runs");
+		(void)printf("seed 7: %016llx, seed 8: %016llx\n", first, second);
 		ctl("reset");
 	}
 	sync_ends(s);

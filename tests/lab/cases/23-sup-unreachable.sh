@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# grounds: lab fabric
 # nodes: 2
 # islands: 1 2
 # sup: split
