@@ -252,20 +252,14 @@ static int send_some(struct mpib_client *client)
 static int set_events(struct mpib_client *client)
 {
 	uint32_t events = 0;
-	int r;
 
 	if (client->n_out || client->n_events)
 		events |= EPOLLOUT;
 	if (!client->eof && !client->closing && !client->dump &&
 	    mpib_client_room(client) >= MPIB_ADMIN_FRAME_MAX)
 		events |= EPOLLIN;
-	if (events == client->watched)
-		return 0;
 
-	r = sd_event_source_set_io_events(client->io, events);
-	if (r >= 0)
-		client->watched = events;
-	return r;
+	return mpib_poller_change(&client->io, events);
 }
 
 /* Answers and sends until there is no more to answer or the socket takes no more. */
@@ -287,15 +281,13 @@ static bool finished(const struct mpib_client *client)
 	return (client->closing || client->eof) && !client->n_out && !client->dump;
 }
 
-static int on_io(sd_event_source *source, int fd, uint32_t revents, void *user)
+static void on_io(void *user, uint32_t revents)
 {
 	struct mpib_client *client = user;
 	int r;
 
-	(void)source;
-	(void)fd;
-	if (revents & EPOLLIN && sd_event_now(sd_event_source_get_event(client->io),
-					      CLOCK_MONOTONIC, &client->active_usec) < 0)
+	if (revents & EPOLLIN &&
+	    sd_event_now(client->loop, CLOCK_MONOTONIC, &client->active_usec) < 0)
 		client->active_usec = 0;
 
 	r = send_some(client);
@@ -309,7 +301,6 @@ static int on_io(sd_event_source *source, int fd, uint32_t revents, void *user)
 	/* A hang-up with answers that nobody can read any more ends it too. */
 	if (r < 0 || finished(client) || (revents & EPOLLHUP && client->eof))
 		client->ops->closed(client->ops_user, client);
-	return 0;
 }
 
 void mpib_client_push(struct mpib_client *client, const struct mpib_admin_event *event)
@@ -326,16 +317,13 @@ void mpib_client_push(struct mpib_client *client, const struct mpib_admin_event 
 	(void)set_events(client);
 }
 
-int mpib_client_start(struct mpib_client *client, sd_event *loop)
+int mpib_client_start(struct mpib_client *client, sd_event *loop, struct mpib_poller *poller)
 {
-	int r = sd_event_add_io(loop, &client->io, client->fd, EPOLLIN, on_io, client);
+	client->loop = loop;
+	if (sd_event_now(loop, CLOCK_MONOTONIC, &client->active_usec) < 0)
+		return -EINVAL;
 
-	if (r < 0)
-		return r;
-
-	client->watched = EPOLLIN;
-	(void)sd_event_source_set_description(client->io, "client");
-	return sd_event_now(loop, CLOCK_MONOTONIC, &client->active_usec) < 0 ? -EINVAL : 0;
+	return mpib_poller_add(poller, &client->io, client->fd, EPOLLIN, on_io, client);
 }
 
 struct mpib_client *mpib_client_free(struct mpib_client *client)
@@ -343,7 +331,7 @@ struct mpib_client *mpib_client_free(struct mpib_client *client)
 	if (!client)
 		return NULL;
 
-	(void)sd_event_source_unref(client->io);
+	mpib_poller_remove(&client->io);
 	if (client->fd >= 0)
 		(void)close(client->fd);
 	if (client->passed_fd >= 0)

@@ -11,6 +11,7 @@
 
 #include "agent/admin.h"
 #include "agent/flows.h"
+#include "agent/poller.h"
 
 struct mpib_client;
 LIST_HEAD(mpib_client_list, mpib_client);
@@ -41,12 +42,12 @@ struct mpib_client {
 	struct mpib_flows *flows;
 	const struct mpib_client_ops *ops;
 	void *ops_user;
-	sd_event_source *io;
+	sd_event *loop; /* for its clock */
+	struct mpib_poll_item io;
 	int fd;
-	int passed_fd;	  /* that came along with what was read, or -1 */
-	bool eof;	  /* nothing more will be read */
-	bool closing;	  /* close when the answers are out */
-	uint32_t watched; /* by epoll */
+	int passed_fd; /* that came along with what was read, or -1 */
+	bool eof;      /* nothing more will be read */
+	bool closing;  /* close when the answers are out */
 
 	size_t n_in;
 	size_t n_out;
@@ -76,7 +77,7 @@ struct mpib_client {
 void mpib_client_push(struct mpib_client *client, const struct mpib_admin_event *event);
 
 /* Starts watching @fd, which the client owns from now on (also on failure). */
-int mpib_client_start(struct mpib_client *client, sd_event *loop);
+int mpib_client_start(struct mpib_client *client, sd_event *loop, struct mpib_poller *poller);
 
 /* Ends the connection and frees the buffers; references are the server's matter. */
 struct mpib_client *mpib_client_free(struct mpib_client *client);

@@ -8,24 +8,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
 
-/* Reads a small file of /proc/PID into @buf as text. */
-static int read_proc(pid_t pid, const char *name, char *buf, size_t size)
+/* A file of /proc/PID. The caller closes it. */
+static int open_proc(pid_t pid, const char *name)
 {
 	char path[64];
-	mpib_cleanup(mpib_closep) int fd = -1;
-	ssize_t n;
+	int fd;
 
 	(void)snprintf(path, sizeof(path), "/proc/%ld/%s", (long)pid, name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
+	return fd;
+}
 
-	n = read(fd, buf, size - 1);
+/* Reads a small file as text. */
+static int read_text(int fd, char *buf, size_t size)
+{
+	ssize_t n = read(fd, buf, size - 1);
+
 	if (n < 0)
 		return -errno;
 	buf[n] = '\0';
@@ -52,22 +58,21 @@ int mpib_process_parse_stat(const char *text, uint64_t *ret_start_time)
 	return errno || end == p + 1 || *end != ' ' ? -EBADMSG : 0;
 }
 
-static int read_start_time(pid_t pid, uint64_t *ret)
+/* True where @uid is one of the four user ids of the process; @stat_fd is its /proc/PID/stat. */
+static bool has_uid(pid_t pid, int stat_fd, uid_t uid)
 {
-	char text[1024];
-	int r = read_proc(pid, "stat", text, sizeof(text));
-
-	return r < 0 ? r : mpib_process_parse_stat(text, ret);
-}
-
-/* True where @uid is one of the four user ids of the process. */
-static bool has_uid(pid_t pid, uid_t uid)
-{
+	mpib_cleanup(mpib_closep) int fd = -1;
 	unsigned int ids[4];
 	char text[2048];
 	const char *line;
+	struct stat st;
 
-	if (read_proc(pid, "status", text, sizeof(text)) < 0)
+	/* The file is owned by the effective user id, unless the process hides from its user. */
+	if (fstat(stat_fd, &st) == 0 && st.st_uid == uid && uid != 0)
+		return true;
+
+	fd = open_proc(pid, "status");
+	if (fd < 0 || read_text(fd, text, sizeof(text)) < 0)
 		return false;
 
 	line = strstr(text, "\nUid:");
@@ -87,26 +92,30 @@ bool mpib_process_alive(int pidfd)
 int mpib_process_open(pid_t pid, uid_t uid, int *ret_pidfd, uint64_t *ret_start_time)
 {
 	mpib_cleanup(mpib_closep) int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	mpib_cleanup(mpib_closep) int stat_fd = -1;
 	uint64_t start_time;
-	uint64_t again;
+	char text[1024];
+	bool same_user;
 	int r;
 
 	if (pidfd < 0)
 		return -errno;
 
-	r = read_start_time(pid, &start_time);
+	stat_fd = open_proc(pid, "stat");
+	if (stat_fd < 0)
+		return stat_fd;
+	r = read_text(stat_fd, text, sizeof(text));
+	if (r >= 0)
+		r = mpib_process_parse_stat(text, &start_time);
 	if (r < 0)
 		return r;
-	if (uid != MPIB_UID_ANY && !has_uid(pid, uid))
-		return mpib_process_alive(pidfd) ? -EPERM : -ESRCH;
+	same_user = uid == MPIB_UID_ANY || has_uid(pid, stat_fd, uid);
 
-	r = read_start_time(pid, &again);
-	if (r < 0)
-		return r;
-
-	/* Alive after the last look: all three were at the process of this pidfd. */
-	if (again != start_time || !mpib_process_alive(pidfd))
+	/* Alive after the last look: the pid was this pidfd's process all the while. */
+	if (!mpib_process_alive(pidfd))
 		return -ESRCH;
+	if (!same_user)
+		return -EPERM;
 
 	*ret_pidfd = mpib_steal_fd(&pidfd);
 	*ret_start_time = start_time;

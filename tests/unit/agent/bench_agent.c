@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Figures, not verdicts: round trip of a registration with 1, 32 and 300 client processes, with a
- * connection for each request; the reload of a long policy, and how soon after it a reader sees the
- * new share; resident memory and wake-ups when idle. */
+ * connection for each request; 300 processes that come at once; a calm client beside 300 busy ones.
+ * With more processes than cores a round trip is mostly the wait for a core, so the agent's own
+ * time on a core is told beside it. The reload of a long policy, and how soon after it a reader
+ * sees the new share; resident memory and wake-ups when idle. */
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -16,6 +18,7 @@
 
 #define ROUNDS_MAX  20000u
 #define CLIENTS_MAX 300u
+#define CALM_ROUNDS 200u
 
 static struct agent agent;
 
@@ -40,9 +43,8 @@ static uint64_t now_nsec(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int run_client(void *arg)
+static int run_client(const struct client *me)
 {
-	const struct client *me = arg;
 	int fd = agent_connect(&agent);
 	char byte;
 
@@ -70,17 +72,55 @@ static int compare(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
+static struct board *new_board(void)
+{
+	struct board *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(board != MAP_FAILED);
+	return board;
+}
+
+/* A child that waits until the test closes @go[1], then runs @body. */
+static pid_t start_client(const int go[2], int (*body)(const struct client *me),
+			  const struct client *me)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		(void)close(go[1]);
+		_exit(body(me));
+	}
+	return pid;
+}
+
+static void print_times(const char *what, struct board *board, unsigned int total,
+			const struct harness_cores *before, unsigned int requests)
+{
+	struct harness_cores after = harness_cores(agent.pid);
+
+	qsort(board->nsec, total, sizeof(board->nsec[0]), compare);
+	print_message("%s: p50 %.1f us, p99 %.1f us, worst %.1f us (%u); agent: %.1f us on a core "
+		      "a request, waited %.0f ms for one\n",
+		      what, board->nsec[total / 2] / 1000.0, board->nsec[total * 99 / 100] / 1000.0,
+		      board->nsec[total - 1] / 1000.0, total,
+		      (double)(after.used - before->used) / 1000.0 / requests,
+		      (double)(after.waited - before->waited) / 1e6);
+	(void)munmap(board, sizeof(*board));
+}
+
 static void measure(unsigned int n_clients, unsigned int total, bool socket_each)
 {
+	struct harness_cores before = harness_cores(agent.pid);
 	struct client clients[CLIENTS_MAX];
 	pid_t pids[CLIENTS_MAX];
 	unsigned int rounds = total / n_clients;
-	unsigned int p50, p99;
-	struct board *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
-				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct board *board = new_board();
+	char what[80];
 	int go[2];
 
-	assert_true(board != MAP_FAILED);
 	assert_int_equal(pipe(go), 0);
 	for (unsigned int n = 0; n < n_clients; n++) {
 		clients[n] = (struct client){
@@ -91,27 +131,105 @@ static void measure(unsigned int n_clients, unsigned int total, bool socket_each
 			.socket_each = socket_each,
 			.go = go[0],
 		};
-		pids[n] = fork();
-		assert_true(pids[n] >= 0);
-		if (pids[n] == 0) {
-			(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-			(void)close(go[1]);
-			_exit(run_client(&clients[n]));
-		}
+		pids[n] = start_client(go, run_client, &clients[n]);
 	}
 	(void)close(go[1]);
 	for (unsigned int n = 0; n < n_clients; n++)
 		assert_int_equal(harness_reap(pids[n]), 0);
 	(void)close(go[0]);
 
-	total = rounds * n_clients;
-	p50 = total / 2;
-	p99 = total * 99 / 100;
-	qsort(board->nsec, total, sizeof(board->nsec[0]), compare);
-	print_message("register, %3u client%s, a connection %s: p50 %.1f us, p99 %.1f us (%u)\n",
-		      n_clients, n_clients == 1 ? " " : "s", socket_each ? "each" : "for all",
-		      board->nsec[p50] / 1000.0, board->nsec[p99] / 1000.0, total);
-	(void)munmap(board, sizeof(*board));
+	(void)snprintf(what, sizeof(what), "register, %3u client%s, a connection %s", n_clients,
+		       n_clients == 1 ? " " : "s", socket_each ? "each" : "for all");
+	print_times(what, board, rounds * n_clients, &before, rounds * n_clients * 2);
+}
+
+/* The first registration of a process that the agent never saw. */
+static int run_newcomer(const struct client *me)
+{
+	uint64_t start;
+	struct answer a;
+	char byte;
+
+	if (read(me->go, &byte, 1) != 0)
+		return 1;
+	start = now_nsec();
+	a = agent_register_once(&agent, 1, 1, me->flow);
+	me->board->nsec[me->first] = (uint32_t)(now_nsec() - start);
+	return !a.ok || a.status != MPIB_STATUS_OK;
+}
+
+static void measure_newcomers(void)
+{
+	struct client clients[CLIENTS_MAX];
+	pid_t pids[CLIENTS_MAX];
+	struct harness_cores before;
+	struct board *board = new_board();
+	int go[2];
+
+	assert_int_equal(pipe(go), 0);
+	for (unsigned int n = 0; n < CLIENTS_MAX; n++) {
+		clients[n] = (struct client){
+			.board = board, .first = n, .flow = 1 + n % 200, .go = go[0]
+		};
+		pids[n] = start_client(go, run_newcomer, &clients[n]);
+	}
+	before = harness_cores(agent.pid);
+	(void)close(go[1]);
+	for (unsigned int n = 0; n < CLIENTS_MAX; n++)
+		assert_int_equal(harness_reap(pids[n]), 0);
+	(void)close(go[0]);
+	print_times("300 new processes at once, one registration each", board, CLIENTS_MAX, &before,
+		    CLIENTS_MAX);
+}
+
+/* Registers without a pause until the test kills it. */
+static int run_busy(const struct client *me)
+{
+	int fd = agent_connect(&agent);
+	char byte;
+
+	if (fd < 0 || read(me->go, &byte, 1) != 0)
+		return 1;
+	for (uint32_t n = 0;; n++) {
+		if (agent_register(fd, n, 1, me->flow).status != MPIB_STATUS_OK ||
+		    agent_deregister(fd, n).status != MPIB_STATUS_OK)
+			return 1;
+	}
+}
+
+static void measure_calm_client(void)
+{
+	static const struct timespec pause = { .tv_nsec = 10000000 };
+	struct client clients[CLIENTS_MAX];
+	pid_t pids[CLIENTS_MAX];
+	struct harness_cores before;
+	struct board *board = new_board();
+	int go[2];
+	int fd = agent_connect(&agent);
+
+	assert_int_equal(pipe(go), 0);
+	for (unsigned int n = 0; n < CLIENTS_MAX; n++) {
+		clients[n] = (struct client){ .flow = 1 + n % 200, .go = go[0] };
+		pids[n] = start_client(go, run_busy, &clients[n]);
+	}
+	(void)close(go[1]);
+	before = harness_cores(agent.pid);
+	for (uint32_t n = 0; n < CALM_ROUNDS; n++) {
+		uint64_t start;
+
+		(void)nanosleep(&pause, NULL);
+		start = now_nsec();
+		assert_int_equal(agent_register(fd, n, 1, 210).status, MPIB_STATUS_OK);
+		board->nsec[n] = (uint32_t)(now_nsec() - start);
+	}
+	for (unsigned int n = 0; n < CLIENTS_MAX; n++) {
+		(void)kill(pids[n], SIGKILL);
+		(void)harness_reap(pids[n]);
+	}
+	(void)close(go[0]);
+	(void)close(fd);
+	print_times("register each 10 ms beside 300 clients without a pause", board, CALM_ROUNDS,
+		    &before, CALM_ROUNDS);
 }
 
 /* A number of the agent's /proc/PID/status. */
@@ -141,7 +259,9 @@ static void register_round_trips(void **state)
 	measure(1, ROUNDS_MAX, false);
 	measure(1, 5000, true);
 	measure(32, ROUNDS_MAX, false);
-	measure(300, ROUNDS_MAX, false);
+	measure(CLIENTS_MAX, ROUNDS_MAX, false);
+	measure_newcomers();
+	measure_calm_client();
 	assert_int_equal(agent_stop(&agent, SIGTERM), 0);
 	agent_fini(&agent);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -274,6 +275,41 @@ int agent_stop(struct agent *agent, int number)
 	status = wait_status(agent->pid);
 	agent->pid = 0;
 	return status;
+}
+
+unsigned long harness_rss_kib(pid_t pid)
+{
+	unsigned long kib = 0;
+	char path[64];
+	char line[256];
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)pid);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "VmRSS: %lu", &kib) == 1)
+			break;
+	}
+	(void)fclose(file);
+	assert_true(kib > 0);
+	return kib;
+}
+
+struct harness_cores harness_cores(pid_t pid)
+{
+	struct harness_cores cores = { 0 };
+	char path[64];
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%ld/schedstat", (long)pid);
+	file = fopen(path, "re");
+	if (!file)
+		return cores;
+	if (fscanf(file, "%" SCNu64 " %" SCNu64, &cores.used, &cores.waited) != 2)
+		cores = (struct harness_cores){ 0 };
+	(void)fclose(file);
+	return cores;
 }
 
 /* ---- clients -------------------------------------------------------------------------------- */

@@ -82,4 +82,14 @@ pid_t harness_fork(int (*body)(void *arg), void *arg);
 int harness_reap(pid_t pid);
 uint64_t harness_now_ms(void);
 
+/* What the kernel says of a process: nanoseconds on a core, and nanoseconds that it could have run
+ * but waited for one. Both 0 where the kernel doesn't keep these figures. */
+struct harness_cores {
+	uint64_t used;
+	uint64_t waited;
+};
+struct harness_cores harness_cores(pid_t pid);
+/* Resident memory of a process. */
+unsigned long harness_rss_kib(pid_t pid);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The real agent under many, greedy, silent and unlucky clients (C25, C30). */
+/* The real agent at its limits: slots, descriptors, one user's part, the journal (C25, C30). */
 #include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "agent/admin.h"
 #include "common/hint.h"
 #include "tests/unit/agent/harness.h"
 
@@ -25,62 +24,6 @@ static int tear_down(void **state)
 	(void)state;
 	agent_fini(&agent);
 	return 0;
-}
-
-#define CLIENTS 300
-
-struct crowd_member {
-	uint32_t number;
-	int ready;
-};
-
-static int crowd_client(void *arg)
-{
-	const struct crowd_member *me = arg;
-	/* 300 processes, 256 slots: some share a flow */
-	struct answer a = agent_register_once(&agent, 1, 1, 1 + me->number % 250);
-
-	if (write(me->ready, a.ok && a.status == MPIB_STATUS_OK ? "y" : "n", 1) != 1)
-		return 1;
-	(void)pause();
-	return 0;
-}
-
-/* C25, first part. */
-static void slots_of_300_killed_clients_are_back_within_a_second(void **state)
-{
-	struct crowd_member members[CLIENTS];
-	const struct mpib_hint_header *header;
-	pid_t pids[CLIENTS];
-	uint64_t killed;
-	int ready[2];
-
-	(void)state;
-	agent_start(&agent);
-	header = agent_map_hints(&agent);
-	assert_int_equal(pipe(ready), 0);
-	for (uint32_t n = 0; n < CLIENTS; n++) {
-		members[n] = (struct crowd_member){ .number = n, .ready = ready[1] };
-		pids[n] = harness_fork(crowd_client, &members[n]);
-	}
-	for (uint32_t n = 0; n < CLIENTS; n++) {
-		char byte = 0;
-
-		assert_int_equal(read(ready[0], &byte, 1), 1);
-		assert_int_equal(byte, 'y');
-	}
-	assert_int_equal(agent_count_flows(header), 250);
-
-	for (uint32_t n = 0; n < CLIENTS; n++)
-		assert_int_equal(kill(pids[n], SIGKILL), 0);
-	killed = harness_now_ms();
-	assert_true(agent_await_flows(header, 0, 1000));
-	print_message("slots of %d killed processes back after %llu ms\n", CLIENTS,
-		      (unsigned long long)(harness_now_ms() - killed));
-	for (uint32_t n = 0; n < CLIENTS; n++)
-		assert_int_equal(harness_reap(pids[n]), -SIGKILL);
-	(void)close(ready[0]);
-	(void)close(ready[1]);
 }
 
 /* C25, second part. */
@@ -152,26 +95,6 @@ static void a_user_who_claims_all_leaves_an_eighth_to_others(void **state)
 	(void)close(ready[1]);
 }
 
-/* Resident bytes of the agent. */
-static unsigned long agent_rss_kib(void)
-{
-	char path[64];
-	char line[256];
-	unsigned long kib = 0;
-	FILE *file;
-
-	(void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)agent.pid);
-	file = fopen(path, "re");
-	assert_non_null(file);
-	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "VmRSS: %lu", &kib) == 1)
-			break;
-	}
-	(void)fclose(file);
-	assert_true(kib > 0);
-	return kib;
-}
-
 /* User and system time of the agent, in milliseconds. */
 static unsigned long agent_cpu_ms(void)
 {
@@ -193,60 +116,6 @@ static unsigned long agent_cpu_ms(void)
 				&system),
 			 2);
 	return (user + system) * 1000 / (unsigned long)sysconf(_SC_CLK_TCK);
-}
-
-/* Sends requests and never reads an answer, until the agent takes no more. */
-static void stuff(int fd)
-{
-	struct mpib_msg_header header = {
-		.magic = MPIB_MSG_MAGIC,
-		.msg_len = sizeof(header),
-		.msg_type = MPIB_ADMIN_STATUS,
-	};
-	struct mpib_msg_header many[64];
-
-	for (unsigned int n = 0; n < 64; n++)
-		many[n] = header;
-	for (unsigned int n = 0; n < 10000; n++) {
-		if (send(fd, many, sizeof(many), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-			break;
-	}
-}
-
-static void clients_that_never_read_or_stall_delay_nobody(void **state)
-{
-	unsigned long before;
-	int fds[40];
-	uint64_t worst = 0;
-
-	(void)state;
-	agent_start(&agent);
-	assert_int_equal(agent_register_once(&agent, 1, 1, 2).status, MPIB_STATUS_OK);
-	before = agent_rss_kib();
-	for (unsigned int n = 0; n < 40; n++) {
-		fds[n] = agent_connect(&agent);
-		assert_true(fds[n] >= 0);
-		if (n % 2)
-			stuff(fds[n]);
-		else /* half a message */
-			assert_int_equal(send(fds[n], "RIPM\x1c", 5, MSG_NOSIGNAL), 5);
-	}
-	for (uint32_t n = 0; n < 50; n++) {
-		uint64_t start = harness_now_ms();
-		uint64_t took;
-
-		assert_int_equal(agent_register_once(&agent, 10 + n, 1, 10 + n).status,
-				 MPIB_STATUS_OK);
-		took = harness_now_ms() - start;
-		worst = took > worst ? took : worst;
-	}
-	print_message("worst register beside 40 stalled clients: %llu ms; %lu KiB more resident\n",
-		      (unsigned long long)worst, agent_rss_kib() - before);
-	assert_true(worst < 1000);
-	assert_true(agent_rss_kib() - before < 8192);
-	for (unsigned int n = 0; n < 40; n++)
-		assert_int_equal(close(fds[n]), 0);
-	assert_int_equal(agent_register_once(&agent, 9, 1, 9).status, MPIB_STATUS_OK);
 }
 
 /* C30, small: fewer descriptors than clients. */
@@ -297,7 +166,7 @@ static void twenty_thousand_registrations_in_ten_seconds(void **state)
 	took = harness_now_ms() - start;
 	print_message(
 		"20000 registrations and 19000 deregistrations in %llu ms, %lu KiB resident\n",
-		(unsigned long long)took, agent_rss_kib());
+		(unsigned long long)took, harness_rss_kib(agent.pid));
 	assert_true(took < 10000);
 	assert_int_equal(close(fd), 0);
 	assert_int_equal(agent_stop(&agent, SIGTERM), 0);
@@ -337,10 +206,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(slots_of_300_killed_clients_are_back_within_a_second),
 		T(the_257th_flow_gets_status_1_in_journal_and_counts),
 		T(a_user_who_claims_all_leaves_an_eighth_to_others),
-		T(clients_that_never_read_or_stall_delay_nobody),
 		T(out_of_descriptors_costs_no_cpu_and_one_line_and_recovers),
 		T(twenty_thousand_registrations_in_ten_seconds),
 		T(an_idle_agent_wakes_once_a_second),
