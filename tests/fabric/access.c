@@ -18,14 +18,14 @@
 #endif
 
 #ifdef NIC_ACCESS
-NIC_ACCESS static void copy_bulk(uint8_t *to, const uint8_t *from, size_t len)
+NIC_ACCESS void fab_copy_bulk(uint8_t *to, const uint8_t *from, size_t len)
 {
 	for (size_t k = 0; k < len; k++)
 		((volatile uint8_t *)to)[k] = ((const volatile uint8_t *)from)[k];
 }
 #else
 #define NIC_ACCESS
-static void copy_bulk(uint8_t *to, const uint8_t *from, size_t len)
+void fab_copy_bulk(uint8_t *to, const uint8_t *from, size_t len)
 {
 	memcpy(to, from, len);
 }
@@ -55,7 +55,7 @@ void fab_copy_in(const struct fab_mr *mr, uint8_t *to, const void *from, size_t 
 		fab_gpu_copy(true, (uint64_t)(uintptr_t)to, (void *)(uintptr_t)from, len);
 		return;
 	}
-	copy_bulk(to, bytes, bulk);
+	fab_crew_copy(to, bytes, bulk);
 	copy_ascending(to + bulk, bytes + bulk, len - bulk);
 }
 
@@ -64,7 +64,7 @@ void fab_copy_out(const struct fab_mr *mr, void *to, const uint8_t *from, size_t
 	if (mr->gpu)
 		fab_gpu_copy(false, (uint64_t)(uintptr_t)from, to, len);
 	else
-		copy_bulk(to, from, len);
+		fab_crew_copy(to, from, len);
 }
 
 NIC_ACCESS uint64_t fab_run_atomic(const struct fab_mr *mr, uint8_t *at, bool add,

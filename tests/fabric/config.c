@@ -225,6 +225,12 @@ static int set_fabric(struct parser *p, const char *name, const char *value)
 		conf->ring = (uint32_t)number;
 		return 0;
 	}
+	if (strcmp(name, "copiers") == 0) {
+		if (parse_number(value, false, &number) < 0 || number > FAB_COPIERS_MAX)
+			return fail(p, "not a number of threads from 0 to 8:", value);
+		conf->copiers = (uint32_t)number;
+		return 0;
+	}
 	return fail(p, "unknown key", name);
 }
 

@@ -8,10 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FAB_NAME_MAX  32 /* bytes of a device, node, network or fabric name, NUL included */
-#define FAB_NODES_MAX 64
-#define FAB_DEVS_MAX  256 /* devices of all nodes together */
-#define FAB_GIDS_MAX  16
+#define FAB_NAME_MAX	32 /* bytes of a device, node, network or fabric name, NUL included */
+#define FAB_NODES_MAX	64
+#define FAB_DEVS_MAX	256 /* devices of all nodes together */
+#define FAB_GIDS_MAX	16
+#define FAB_COPIERS_MAX 8
 
 enum fab_gid_type {
 	FAB_GID_NONE, /* empty entry */
@@ -55,6 +56,7 @@ struct fab_config {
 	uint32_t null;	  /* 1: sends complete at once and move nothing */
 	uint32_t memlock; /* 1: registrations count against RLIMIT_MEMLOCK */
 	uint32_t ring;	  /* bytes of a link's request ring, a power of two */
+	uint32_t copiers; /* threads a process that help to copy, up to FAB_COPIERS_MAX */
 	struct fab_node_conf node[FAB_NODES_MAX];
 	struct fab_dev_conf dev[FAB_DEVS_MAX]; /* node by node */
 };

@@ -369,7 +369,14 @@ void fab_fault_log(void);			 /* engine lock: acts on new log entries */
 bool fab_gpu_pointer(const void *ptr); /* device memory, and gpu = yes */
 void fab_gpu_copy(bool in, uint64_t device, void *host, size_t len); /* engine lock */
 
+/* crew.c: engine lock, but for starting and ending. */
+int fab_crew_start(unsigned int size); /* 0 or -errno, then without a crew */
+void fab_crew_end(void);
+void fab_crew_forget(void); /* in a child, which has none */
+void fab_crew_copy(uint8_t *to, const uint8_t *from, size_t len);
+
 /* access.c: engine lock. */
+void fab_copy_bulk(uint8_t *to, const uint8_t *from, size_t len); /* no order; any thread */
 void fab_copy_in(const struct fab_mr *mr, uint8_t *to, const void *from, size_t len);
 void fab_copy_out(const struct fab_mr *mr, void *to, const uint8_t *from, size_t len);
 /* Adds, or compares and swaps, the 8 bytes at @at; the old value. */

@@ -61,6 +61,7 @@ static void after_fork_child(void)
 	atomic_store(&fab.inbox, NULL);
 	atomic_store(&fab.waiters, 0);
 	memset(fab.qps, 0, sizeof(*fab.qps) * FAB_QP_INDEXES);
+	fab_crew_forget();
 	(void)pthread_mutex_unlock(&fab.lock);
 	(void)pthread_mutex_unlock(&setup_lock);
 }
@@ -157,6 +158,7 @@ static void engine_close(void)
 	fab.mrs = NULL;
 	fab.mr_max = 0;
 	(void)pthread_mutex_unlock(&fab.lock);
+	fab_crew_end();
 }
 
 static int engine_open(void)
@@ -180,6 +182,9 @@ static int engine_open(void)
 	r = watch(fab.wake_fd, &fab.wake_fd);
 	if (r == 0)
 		r = watch(fab.listen_fd, &fab.listen_fd);
+	if (r < 0)
+		return r;
+	r = fab_crew_start(fab.conf->copiers);
 	if (r < 0)
 		return r;
 	atomic_store(&fab.running, true);

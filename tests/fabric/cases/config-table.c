@@ -27,6 +27,7 @@ static const struct {
 	{ "[fabric]\nname =\n", "line 2: empty" },
 	{ "[fabric]\ngpu = maybe\n", "line 2: unknown value" },
 	{ "[fabric]\nring = 100000\n", "line 2: not a power of two" },
+	{ "[fabric]\ncopiers = 9\n", "line 2: not a number of threads from 0 to 8" },
 	{ "[device a]\nmtu = 9000\n", "line 2: not a number in range" },
 	{ "[device a]\nrate = -1\n", "line 2: not a number" },
 	{ "[device a]\nrate = 1x\n", "line 2: not a number" },

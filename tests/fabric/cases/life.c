@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int open_files(void)
@@ -126,6 +127,49 @@ static const char islands_config[] = "[fabric]\nname = islands\n"
 				     "sout.address = 10.0.1.1\nsup.address = 10.9.1.1\n"
 				     "[node b]\nisland = 2\n"
 				     "sout.address = 10.0.2.1\nsup.address = 10.9.2.1\n";
+
+/* Writes there and reads back, of lengths that a crew divides and of lengths that it doesn't. */
+static void there_and_back(struct pair *p, uint32_t len, unsigned int seed)
+{
+	uint8_t *mine = p->buf, *back = p->buf + BUF_BYTES / 2;
+
+	fill_pattern(mine, len, seed);
+	memset(back, 0, len);
+	require(write_once(p, len) == IBV_WC_SUCCESS, "a write");
+	require(post(p, IBV_WR_RDMA_READ, 2, BUF_BYTES / 2, len, IBV_SEND_SIGNALED) == 0 &&
+			await(p->send_cq).status == IBV_WC_SUCCESS,
+		"a read");
+	require(pattern_holds(back, len, seed), "all bytes there and back");
+}
+
+static void copiers(struct side *s)
+{
+	struct pair_options options = { 0 };
+	struct pair p;
+	int status;
+
+	pair_open(s, &p, &options);
+	if (!s->client) {
+		for (uint32_t len = 1; len < BUF_BYTES / 2; len = len * 3 + 1)
+			there_and_back(&p, len, len);
+		(void)usleep(50000); /* the crew sleeps */
+		there_and_back(&p, BUF_BYTES / 2, 7);
+	} else {
+		pid_t child = fork();
+
+		if (child == 0) {
+			(void)usleep(100000);
+			_exit(0);
+		}
+		require(waitpid(child, &status, 0) == child && status == 0, "a child without crew");
+	}
+	sync_ends(s);
+	pair_close(&p);
+}
+
+static const char copiers_config[] = "[fabric]\nname = copiers\ncopiers = 3\n"
+				     "[device sup]\n[node 1]\nsup.address = 10.9.1.1\n"
+				     "[node 2]\nsup.address = 10.9.1.2\n";
 
 /* The GID table of the field: the wanted entry at index 5. */
 static void odd_gids(struct side *s)
@@ -325,6 +369,7 @@ const struct fault_case life_cases[] = {
 	{ .name = "islands", .run = islands, .nodes = { "a", "b" }, .config = islands_config },
 	{ .name = "lids", .run = lids, .config = lids_config },
 	{ .name = "pci", .run = pci, .config = pci_config },
+	{ .name = "copiers", .run = copiers, .config = copiers_config },
 	{ .name = "odd-gids", .run = odd_gids, .config = gids_config },
 	{ .name = "null-mode", .run = null_mode, .config = null_config },
 	{ .name = "memlock", .run = memlock, .config = memlock_config },
