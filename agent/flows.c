@@ -215,7 +215,9 @@ static void print_overrides(const struct mpib_flows *flows, FILE *out)
 			      mpib_flow_format(o->src_be, o->dst_be, flow), o->share);
 		if (o->until_usec)
 			(void)fprintf(out, ", for another %" PRIu64 " s",
-				      o->until_usec > now ? (o->until_usec - now) / 1000000u : 0);
+				      o->until_usec > now
+					      ? (o->until_usec - now + 999999u) / 1000000u
+					      : 0);
 		(void)fputc('\n', out);
 	}
 }

@@ -400,7 +400,8 @@ void mpib_journal_override(struct mpib_journal *journal, const struct mpib_overr
 	char time[48] = "";
 
 	if (usec)
-		(void)snprintf(time, sizeof(time), " for %" PRIu64 " s", usec / 1000000u);
+		(void)snprintf(time, sizeof(time), " for %" PRIu64 " s",
+			       (usec + 999999u) / 1000000u);
 	start_entry(&entry, MPIB_EVENT_OVERRIDE, LOG_NOTICE,
 		    "flow %s override %u (%s) %s%s by uid %u",
 		    mpib_flow_format(override->src_be, override->dst_be, flow), override->share,

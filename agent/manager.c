@@ -44,6 +44,7 @@ struct mpib_manager {
 	uint64_t n_reloads;
 	uint64_t n_reloads_refused;
 	char status[768];	 /* the latest that the service manager was told */
+	bool ready_due;		 /* it took no READY yet: said again with each beat */
 	struct mpib_cause error; /* of the latest reload, "" where it was good */
 	bool started;
 };
@@ -76,16 +77,24 @@ static void format_status(const struct mpib_manager *m, char *buf, size_t size)
 		       m->error.text);
 }
 
+static void tell_ready(struct mpib_manager *m)
+{
+	format_status(m, m->status, sizeof(m->status));
+	m->ready_due = !mpib_notify_ready(m->status);
+}
+
 static void update_status(struct mpib_manager *m)
 {
 	char status[sizeof(m->status)];
 
-	format_status(m, status, sizeof(status));
-	if (strcmp(status, m->status) == 0)
+	if (m->ready_due) {
+		tell_ready(m);
 		return;
+	}
 
-	memcpy(m->status, status, sizeof(status));
-	mpib_notify_status(status);
+	format_status(m, status, sizeof(status));
+	if (strcmp(status, m->status) != 0 && mpib_notify_status(status))
+		memcpy(m->status, status, sizeof(status));
 }
 
 static void on_status(void *user, struct mpib_admin_status *ret)
@@ -166,8 +175,7 @@ static int reload(void *user, struct mpib_flow_change **ret_changes, uint32_t *r
 				    *ret_n);
 	}
 
-	format_status(m, m->status, sizeof(m->status));
-	mpib_notify_ready(m->status);
+	tell_ready(m);
 	return r;
 }
 
@@ -209,10 +217,8 @@ static int on_beat(sd_event_source *source, uint64_t usec, void *user)
 	mpib_server_tick(m->server);
 	mpib_journal_tick(m->journal);
 	update_status(m);
-	if (m->watchdog_usec && now >= m->watchdog_due) {
-		mpib_notify_watchdog();
+	if (m->watchdog_usec && now >= m->watchdog_due && mpib_notify_watchdog())
 		m->watchdog_due = now + m->watchdog_usec;
-	}
 
 	/* After a stop of the process, don't run after what was missed. */
 	if (next < now)
@@ -416,8 +422,7 @@ static void announce(struct mpib_manager *m)
 	m->started = true;
 	mpib_journal_start(m->journal, m->args.dir, m->args.config,
 			   mpib_registry_entries(m->registry), mpib_registry_n_flows(m->registry));
-	format_status(m, m->status, sizeof(m->status));
-	mpib_notify_ready(m->status);
+	tell_ready(m);
 }
 
 int mpib_manager_new(const struct mpib_manager_args *args, struct mpib_manager **ret,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends to the service manager without ever waiting long for it: one that hangs must not hang the
+/* Sends to the service manager without ever waiting for it: one that hangs must not hang the
  * agent, and through it a job. (sd_notify() blocks while the manager's queue is full.) */
 #include "agent/notify.h"
 
+#include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,19 +17,17 @@
 
 #include "common/cleanup.h"
 
-/* How long a message that must arrive may wait for room in the queue. */
-#define PATIENCE_MS 1000
-
-static void send_state(const char *state, int patience_ms)
+/* False where the manager's queue is full: the caller says it again later. What can't be sent at
+ * all, there being nobody to send to, counts as said. */
+static bool send_state(const char *state)
 {
 	const char *path = getenv("NOTIFY_SOCKET");
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	mpib_cleanup(mpib_closep) int fd = -1;
-	struct pollfd p;
 	socklen_t len;
 
 	if (!path || (*path != '/' && *path != '@') || strlen(path) >= sizeof(address.sun_path))
-		return;
+		return true;
 
 	memcpy(address.sun_path, path, strlen(path));
 	if (*path == '@')
@@ -37,21 +35,21 @@ static void send_state(const char *state, int patience_ms)
 	len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
 
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 || connect(fd, (const struct sockaddr *)&address, len) < 0)
-		return;
+	if (fd < 0)
+		return false;
 
-	p = (struct pollfd){ .fd = fd, .events = POLLOUT };
-	if (patience_ms)
-		(void)poll(&p, 1, patience_ms);
-	(void)send(fd, state, strlen(state), MSG_NOSIGNAL);
+	if (sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT,
+		   (const struct sockaddr *)&address, len) >= 0)
+		return true;
+	return errno != EAGAIN && errno != ENOBUFS && errno != ENOMEM && errno != EINTR;
 }
 
-void mpib_notify_ready(const char *status)
+bool mpib_notify_ready(const char *status)
 {
 	char state[1024];
 
 	(void)snprintf(state, sizeof(state), "READY=1\nSTATUS=%s", status);
-	send_state(state, PATIENCE_MS);
+	return send_state(state);
 }
 
 void mpib_notify_reloading(void)
@@ -64,25 +62,25 @@ void mpib_notify_reloading(void)
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);
 	(void)snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
 		       (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u);
-	send_state(state, PATIENCE_MS);
+	(void)send_state(state);
 }
 
 void mpib_notify_stopping(void)
 {
-	send_state("STOPPING=1\nSTATUS=Stopping; jobs keep their last shares", PATIENCE_MS);
+	(void)send_state("STOPPING=1\nSTATUS=Stopping; jobs keep their last shares");
 }
 
-void mpib_notify_status(const char *status)
+bool mpib_notify_status(const char *status)
 {
 	char state[1024];
 
 	(void)snprintf(state, sizeof(state), "STATUS=%s", status);
-	send_state(state, 0);
+	return send_state(state);
 }
 
-void mpib_notify_watchdog(void)
+bool mpib_notify_watchdog(void)
 {
-	send_state("WATCHDOG=1", 0);
+	return send_state("WATCHDOG=1");
 }
 
 uint64_t mpib_notify_watchdog_usec(void)

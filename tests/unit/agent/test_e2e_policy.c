@@ -118,6 +118,35 @@ static void a_bad_reload_changes_nothing_and_says_why_everywhere(void **state)
 	expect_part(ctl(CTL_OK, "--json", "status", NULL), "\"reload_refused\": false");
 }
 
+/* The queue of a notify socket holds about ten messages; a reload sends two. */
+static void a_service_manager_that_reads_nothing_stops_nothing(void **state)
+{
+	const struct mpib_hint_header *header;
+	uint64_t start;
+	char text[64];
+
+	(void)state;
+	agent_start(&agent);
+	header = agent_map_hints(&agent);
+	start = harness_now_ms();
+	assert_int_equal(agent_register_once(&agent, 1, 1, 2).slot, 0);
+	for (unsigned int n = 0; n < 40; n++) {
+		(void)snprintf(text, sizeof(text), "[policy]\ninter = %u\n", 10 + n);
+		agent_write_ini(&agent, text);
+		free(ctl(CTL_OK, "reload", NULL, NULL));
+		assert_int_equal(share_of(header, 0), 10 + n);
+	}
+	assert_int_equal(agent_register_once(&agent, 2, 1, 3).slot, 1);
+	if (harness_now_ms() - start > 20000)
+		fail_msg("the agent waited for its service manager");
+
+	/* What it missed is said once it reads again: not "reloading" for ever. */
+	agent_await_notify(&agent, "READY=1\nSTATUS=2 flows");
+	agent_write_ini(&agent, "[policy]\ninter = x\n");
+	free(ctl(CTL_FAILURE, "reload", NULL, NULL));
+	agent_await_notify(&agent, "reload refused: ");
+}
+
 static void sighup_reloads_and_tells_the_service_manager(void **state)
 {
 	const struct mpib_hint_header *header;
@@ -300,6 +329,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(a_reload_has_its_shares_in_the_table_when_it_returns),
 		T(a_bad_reload_changes_nothing_and_says_why_everywhere),
+		T(a_service_manager_that_reads_nothing_stops_nothing),
 		T(sighup_reloads_and_tells_the_service_manager),
 		T(a_reload_can_enlarge_the_table),
 		T(a_reload_is_for_root_and_the_agents_user),

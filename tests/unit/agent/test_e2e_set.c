@@ -72,6 +72,27 @@ static void it_holds_above_the_policy_until_unset(void **state)
 	assert_int_equal(agent_log_count(&agent, "mpibctl: no share is set for this flow"), 1);
 }
 
+/* A person finds in the journal what was asked, not a second less. */
+static void the_journal_names_the_time_that_was_asked(void **state)
+{
+	static const struct {
+		const char *asked;
+		const char *said;
+	} times[] = {
+		{ "1h", " set for 3600 s by" },
+		{ "10m", " set for 600 s by" },
+		{ "7s", " set for 7 s by" },
+		{ "30d", " set for 2592000 s by" },
+	};
+
+	(void)state;
+	agent_start(&agent);
+	for (unsigned int n = 0; n < sizeof(times) / sizeof(times[0]); n++) {
+		free(agent_ctl_words(&agent, 0, "set", FLOW, "5", "--for", times[n].asked, NULL));
+		assert_int_equal(agent_log_count(&agent, times[n].said), 1);
+	}
+}
+
 static void it_waits_for_a_flow_that_comes_later(void **state)
 {
 	const struct mpib_hint_header *header;
@@ -183,6 +204,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		T(it_holds_above_the_policy_until_unset),
+		T(the_journal_names_the_time_that_was_asked),
 		T(it_waits_for_a_flow_that_comes_later),
 		T(it_outlives_a_kill_and_ends_in_time),
 		T(a_damaged_file_is_told_and_the_policy_holds),
