@@ -40,7 +40,7 @@ static const struct {
 } options[] = {
 	{ { "json", no_argument, NULL, 'j' },
 	  "",
-	  "JSON on stdout, exactly when the exit code is 0" },
+	  "JSON on stdout, exactly when the exit code is 0 (doctor: a verdict, 0, 1 or 5)" },
 	{ { "dir", required_argument, NULL, 'd' },
 	  "DIR",
 	  "the agent's directory (default $" MPIB_AGENT_DIR_ENV " or " MPIB_AGENT_DIR_DEFAULT ")" },

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Every command of mpibctl with --json: valid JSON on stdout exactly when it exits with 0.
+# Every command of mpibctl with --json: one valid document on stdout exactly when it exits with 0;
+# doctor's exit code is a verdict, so that its 1 and 5 come with one, too, and say the same.
 # test_json.sh AGENTD MPIBCTL
 set -euo pipefail
 
@@ -27,6 +28,16 @@ ctl() {
 	fi
 }
 
+# doctor ARGUMENT…: one document, and an exit code that is the worst level in it.
+doctor() {
+	local code=0 worst
+
+	timeout 30 "$mpibctl" --dir "$work/mpib" --json "$@" doctor >"$work/out" 2>"$work/err" || code=$?
+	worst=$(jq -s 'if length == 1 then [.[0].findings[].level | {OK: 0, WARN: 5, FAIL: 1}[.]] |
+		if any(. == 1) then 1 else max end else "several documents" end' "$work/out") || worst=none
+	[ "$worst" = $code ] || { echo "doctor $*: exit $code, worst $worst: $(cat "$work/err")"; bad=1; }
+}
+
 verbs=("status" "flows" "hints" "hints --all" "policy" "explain $flow" "set $flow 25%" "explain $flow"
 	"unset $flow" "reload" "check $ini" "--count 1 monitor" "--count 1 top")
 for verb in "${verbs[@]}"; do
@@ -35,6 +46,8 @@ for verb in "${verbs[@]}"; do
 	*) ctl 3 $verb ;;
 	esac
 done
+doctor
+doctor --root "$work"
 
 env -u NOTIFY_SOCKET -u JOURNAL_STREAM "$agentd" --dir "$work/mpib" --config "$ini" 2>"$work/log" &
 pid=$!
@@ -45,6 +58,9 @@ done
 for verb in "${verbs[@]}"; do
 	ctl 0 $verb
 done
+doctor
+ctl 2 doctor more
+ctl 2 --nonsense doctor
 
 ctl 1 check "$work/bad.ini"
 cp "$work/bad.ini" "$ini"
@@ -56,7 +72,7 @@ done
 # All of them were tried: a new command must come in here, too.
 for verb in $("$mpibctl" --help | sed -n '/^Commands:/,/^$/p' | awk 'NR > 1 && NF { print $1 }'); do
 	case $verb in
-	doctor) continue ;; # JSON with every verdict; its own test
+	doctor) continue ;; # above
 	metrics) continue ;;
 	esac
 	[[ " ${verbs[*]} " == *" $verb "* ]] || { echo "$verb is not tried"; bad=1; }
