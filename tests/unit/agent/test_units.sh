@@ -1,12 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The systemd files by systemd's own judgement: units verify clean, exposure at most 2.0, the
-# directory is made with its owner and mode, and the cleaner leaves it alone.
-# test_units.sh SERVICE SOCKET METRICS TIMER TMPFILES SYSUSERS AGENTD MPIBCTL
+# directory is made with its owner and mode, and the cleaner leaves it alone; the order of a node's
+# start holds, and has no cycle, with the drop-in of the operators' page.
+# test_units.sh SERVICE SOCKET METRICS TIMER TMPFILES SYSUSERS AGENTD MPIBCTL PAGE
 set -euo pipefail
 
 service=$1 socket=$2 metrics=$3 timer=$4 tmpfiles=$5 sysusers=$6
-agentd=$(realpath "$7") mpibctl=$(realpath "$8")
+agentd=$(realpath "$7") mpibctl=$(realpath "$8") page=$9
 for tool in systemd-analyze systemd-tmpfiles systemd-sysusers; do
 	command -v "$tool" >/dev/null || { echo "SKIP: $tool is missing"; exit 77; }
 done
@@ -24,6 +25,35 @@ said=$(cd "$work" && systemd-analyze verify --man=no ./mpib-agentd.service ./mpi
 	./mpib-metrics.service ./mpib-metrics.timer 2>&1) ||
 	said="systemd-analyze failed: $said"
 [ -z "$said" ] || { echo "$said"; exit 1; }
+
+echo "== order"
+# The units of others as their packages have them, in what matters here.
+mkdir -p "$work/node/slurmd.service.d"
+cp "$work/mpib-agentd.service" "$work/node/"
+awk '/^```/ { on = /ini/; slurm = 0; next } on && /slurmd.service.d/ { slurm = 1 } slurm' \
+	"$page" >"$work/node/slurmd.service.d/mpib.conf"
+grep -q '^Wants=mpib-agentd.service' "$work/node/slurmd.service.d/mpib.conf" ||
+	{ echo "the page has no drop-in for slurmd"; exit 1; }
+printf '[Unit]\nDescription=RDMA\nStopWhenUnneeded=yes\nBefore=network.target\n' \
+	>"$work/node/rdma-hw.target"
+for name in slurmd kubelet; do
+	printf '[Unit]\nDescription=%s\nAfter=network-online.target remote-fs.target\n%s\n%s\n' \
+		$name 'Wants=network-online.target rdma-hw.target' '[Service]' >"$work/node/$name.service"
+	echo 'ExecStart=/bin/true' >>"$work/node/$name.service"
+done
+order() {
+	(cd "$work/node" && SYSTEMD_UNIT_PATH="$work/node:" systemd-analyze verify --man=no \
+		./mpib-agentd.service ./slurmd.service ./kubelet.service 2>&1) || true
+}
+said=$(order)
+[ -z "$said" ] || { echo "$said"; exit 1; }
+for edge in After=rdma-hw.target Before=slurmd.service Before=kubelet.service; do
+	grep -q "^${edge%%=*}=.*${edge#*=}" "$service" || { echo "the unit has no $edge"; exit 1; }
+done
+# The same judgement finds a cycle where there is one.
+printf '[Unit]\nAfter=slurmd.service\n' >>"$work/node/rdma-hw.target"
+said=$(order)
+grep -q 'ordering cycle' <<<"$said" || { echo "a cycle is not found: $said"; exit 1; }
 
 echo "== exposure"
 for unit in mpib-agentd mpib-metrics; do
