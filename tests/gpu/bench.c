@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time and bus bandwidth of one operation by size: the median of BATCHES batches. Bus bandwidth is
  * as nccl-tests define it: bytes a second of one direction of a rank's link. */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/gpu/rank.h"
 
-#define BATCHES	   7
-#define BATCH_US   60000.0 /* aim of one batch */
-#define BATCH_MOST 200
+#define BATCHES		 7
+#define BATCH_US	 60000.0 /* aim of one batch */
+#define BATCH_MOST	 200
+#define PROFILED_BATCHES 40
 
 static void once(struct rank *self, const char *op, const void *in, void *out, size_t count)
 {
@@ -59,6 +61,21 @@ static int agreed(struct rank *self, double us, int *word)
 	return times;
 }
 
+/* Tells the preloaded sampler, if there is one, to note where the time goes, for long enough. */
+static void profile(struct rank *self, const char *op, const void *in, void *out, size_t count,
+		    int times)
+{
+	void (*sample)(int) = NULL;
+
+	*(void **)&sample = dlsym(RTLD_DEFAULT, "mpib_sample");
+	if (!sample)
+		return;
+	sample(1);
+	for (int k = 0; k < PROFILED_BATCHES; k++)
+		(void)batch(self, op, in, out, count, times);
+	sample(0);
+}
+
 int bench_run(struct rank *self, const char *op, size_t from, size_t to)
 {
 	static const size_t sizes[] = { 8,	 512,	  4096,	   8192,    65536,   1 << 18,
@@ -82,6 +99,7 @@ int bench_run(struct rank *self, const char *op, size_t from, size_t to)
 		times = agreed(self, batch(self, op, in, out, count, 2), word);
 		for (int k = 0; k < BATCHES; k++)
 			us[k] = batch(self, op, in, out, count, times);
+		profile(self, op, in, out, count, times);
 		qsort(us, BATCHES, sizeof(us[0]), by_value);
 		if (self->rank == 0)
 			printf("{\"op\":\"%s\",\"bytes\":%zu,\"us\":%.2f,\"min_us\":%.2f,"

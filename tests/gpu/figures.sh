@@ -53,6 +53,55 @@ shaped() {
 	figure ib-merged shaped "$op" $from $most
 }
 
+# ---- profiles: where the time of one size goes ---------------------------------------------------
+
+# profile_job NET OPERATION BYTES
+profile_job() {
+	local name=$1.$3
+
+	JOB_ENV=("LD_PRELOAD=$GPU_STAGE/lib/libmpib-sampler.so" "MPIB_SAMPLER_OUT=$CASE/$name.samples")
+	NCCL_DEBUG=WARN run_job "$name" $FIGURE_GPUS bench "$2" "$3" "$3"
+	JOB_ENV=()
+	{
+		printf '\n### %s, %s, %s bytes: %s\n\n' "$1" "$2" "$3" \
+			"$(sed -nE 's|.*"us":([0-9.]+).*"busbw":([0-9.]+).*|\1 µs, \2 GB/s|p' "$CASE/$name.0.out")"
+		"$GPU_TREE/tests/gpu/profile/profile.py" "$CASE/$name.samples".*
+	} >>"$RESULTS/profile.md"
+	measured "$name: $("$GPU_TREE/tests/gpu/profile/profile.py" --json "$CASE/$name.samples".* |
+		sed -E 's/.*"parts": (\{[^}]*\}).*/\1/')"
+}
+
+# profile_unshaped, profile_shaped: the sizes at which a target was missed.
+profile_unshaped() {
+	local size
+
+	fabric $FIGURE_GPUS
+	dress
+	policy '[policy]' 'intra = 50%'
+	agents
+	for size in 262144 1048576 4194304 268435456; do
+		net_advanced
+		profile_job mpib-fused all_reduce $size
+		net_ib_merged
+		profile_job ib-merged all_reduce $size
+	done
+	net_socket
+	profile_job socket all_reduce $size
+}
+
+profile_shaped() {
+	fabric $FIGURE_GPUS sout=500000000 sup=2000000000
+	dress
+	policy '[policy]' 'intra = 1:4'
+	agents
+	net_advanced
+	profile_job mpib-fused all_reduce 1048576
+}
+
+profiles() {
+	printf '%s\n' profile_unshaped profile_shaped
+}
+
 figures() {
 	printf '%s\n' "unshaped all_reduce" "unshaped send_recv" shaped
 }
