@@ -25,14 +25,15 @@ measured() {
 
 # fabric HOSTS [KEY=VALUE…]: islands=2 puts the second half of the hosts into another island, which
 # SUP doesn't reach unless joined=yes; sout and sup are rates in bytes a second; gpu=yes registers GPU
-# memory.
+# memory. MPIB_GPU_COPIERS threads of each process help the fabric to copy.
 fabric() {
 	local hosts=$1 n island islands=1 joined=no sout=0 sup=0 gpu=no
 	[ $# = 1 ] || local "${@:2}"
 
 	export MPIB_FABRIC=$CASE/fabric.ini MPIB_FABRIC_DIR=$CASE/meeting
 	{
-		printf '[fabric]\nname = gpu\ngpu = %s\nring = 8Mi\n' "$gpu"
+		printf '[fabric]\nname = gpu\ngpu = %s\nring = 8Mi\ncopiers = %s\n' "$gpu" \
+			"${MPIB_GPU_COPIERS:-0}"
 		printf '[device sout]\nrate = %s\nspeed_gbps = 100\n' "$sout"
 		printf '[device sup]\nrate = %s\nspeed_gbps = 400\n' "$sup"
 		[ "$islands" = 1 ] || [ "$joined" = yes ] || echo "scope = island"
