@@ -12,6 +12,7 @@
 
 #include "agent/crc32.h"
 #include "agent/dir.h"
+#include "agent/read.h"
 #include "agent/registry.h"
 #include "common/cleanup.h"
 
@@ -50,25 +51,6 @@ static void header_make(struct mpib_adopt_header *header)
 
 /* ---- load ----------------------------------------------------------------------------------- */
 
-static ssize_t read_full(int fd, void *buf, size_t len)
-{
-	size_t done = 0;
-
-	while (done < len) {
-		ssize_t n = read(fd, (char *)buf + done, len - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		done += (size_t)n;
-	}
-
-	return (ssize_t)done;
-}
-
 static bool record_is_free(const struct mpib_adopt_record *record)
 {
 	static const struct mpib_adopt_record zeros;
@@ -83,7 +65,7 @@ static void load_records(int fd, void (*take)(const struct mpib_adopt_record *re
 	ssize_t n;
 
 	for (uint32_t index = 0; index < MPIB_REGISTRY_MAX; index++) {
-		n = read_full(fd, &record, sizeof(record));
+		n = mpib_read_full(fd, &record, sizeof(record));
 		if (n == 0)
 			return;
 		if (n != (ssize_t)sizeof(record)) {
@@ -124,7 +106,7 @@ int mpib_adopt_load(int dir_fd, void (*take)(const struct mpib_adopt_record *rec
 	if (mpib_dir_check_file(&st, "", MPIB_ADOPT_NAME, &unused) < 0)
 		return -EPERM;
 
-	n = read_full(fd, &header, sizeof(header));
+	n = mpib_read_full(fd, &header, sizeof(header));
 	if (n < 0)
 		return (int)n;
 	if (n != (ssize_t)sizeof(header) || header.magic != MPIB_ADOPT_MAGIC ||

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "agent/config.h"
+#include "agent/read.h"
 #include "common/cleanup.h"
 
 #define FILE_MAX_BYTES (16u << 20)
@@ -18,7 +18,7 @@ static int read_file(const char *path, char **ret_text, size_t *ret_len)
 	mpib_cleanup(mpib_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	mpib_cleanup(mpib_freep) char *text = NULL;
 	struct stat st;
-	size_t len = 0;
+	ssize_t n;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
@@ -34,20 +34,12 @@ static int read_file(const char *path, char **ret_text, size_t *ret_len)
 	if (!text)
 		return -ENOMEM;
 
-	while (len < (size_t)st.st_size) {
-		ssize_t n = read(fd, text + len, (size_t)st.st_size - len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		len += (size_t)n;
-	}
+	n = mpib_read_full(fd, text, (size_t)st.st_size);
+	if (n < 0)
+		return (int)n;
 
 	*ret_text = mpib_steal_ptr(text);
-	*ret_len = len;
+	*ret_len = (size_t)n;
 	return 0;
 }
 

@@ -17,6 +17,7 @@
 #include "agent/hints.h"
 #include "agent/journal.h"
 #include "agent/notify.h"
+#include "agent/past.h"
 #include "agent/server.h"
 #include "agent/traffic.h"
 #include "common/cleanup.h"
@@ -33,7 +34,6 @@ struct mpib_manager {
 	struct mpib_journal *journal;
 	struct mpib_registry *registry;
 	struct mpib_hints *hints;
-	struct mpib_adopt *adopt;
 	struct mpib_flows flows;
 	struct mpib_server *server;
 	uint64_t watchdog_usec; /* period of the signs of life, 0: none wanted */
@@ -270,93 +270,6 @@ static int block_signals(void)
 	return 0;
 }
 
-/* What the state file brought, while it is read. */
-struct adoption {
-	struct mpib_manager *manager;
-	uint32_t gone;
-	uint32_t unclaimed; /* records whose peer had no name: their slots are kept */
-	uint32_t refused;
-};
-
-static void adopt_record(const struct mpib_adopt_record *record, void *user)
-{
-	struct adoption *adoption = user;
-	struct mpib_manager *m = adoption->manager;
-	int r;
-
-	if (record->slot >= mpib_hints_entries(m->hints)) {
-		adoption->refused++;
-		return;
-	}
-
-	r = mpib_server_adopt(m->server, record);
-	if (r == -ESRCH) {
-		adoption->gone++;
-	} else if (r == -ENOENT) {
-		if (mpib_registry_keep(m->registry, record->slot, record->sout_src_be,
-				       record->sout_dst_be) == 0)
-			adoption->unclaimed++;
-	} else if (r < 0) {
-		adoption->refused++;
-	}
-}
-
-static void report_adoption(const struct mpib_manager *m, const struct adoption *adoption,
-			    const struct mpib_adopt_result *result, int error, uint32_t kept)
-{
-	bool bad = error < 0 || result->damaged || result->n_damaged || adoption->refused;
-	struct mpib_cause text;
-
-	if (result->missing && !kept)
-		return;
-
-	(void)mpib_cause_set(
-		&text, 0,
-		"state of an earlier agent%s%s: %u registrations of %u processes re-adopted, %u of "
-		"ended processes dropped, %u damaged or contradictory, %u slots kept for flows "
-		"that may come back",
-		error < 0	  ? " unreadable, "
-		: result->missing ? " missing"
-		: result->damaged ? " damaged"
-		: result->foreign ? " of another boot, namespace or version"
-				  : "",
-		error < 0 ? strerror(-error) : "", mpib_registry_n_regs(m->registry),
-		mpib_registry_n_peers(m->registry), adoption->gone,
-		result->n_damaged + adoption->refused, kept + adoption->unclaimed);
-	mpib_journal_adopt(m->journal, bad, text.text);
-}
-
-/* Brings back what an earlier incarnation handed out. Nothing here fails a start: an agent without
- * a past serves new jobs all the same. */
-static void adopt_past(struct mpib_manager *m)
-{
-	struct adoption adoption = { .manager = m };
-	struct mpib_adopt_result result;
-	struct mpib_cause cause;
-	uint32_t kept;
-	bool untrusted;
-	int r;
-
-	if (mpib_adopt_new(m->dir_fd, m->args.dir, &m->adopt, &cause) < 0)
-		mpib_journal_adopt(m->journal, true, cause.text);
-	m->flows.adopt = m->adopt;
-	if (mpib_overrides_open(m->dir_fd, m->args.dir, &m->flows.overrides, &cause) < 0)
-		mpib_journal_adopt(m->journal, true, cause.text);
-	mpib_flows_tick(&m->flows);
-
-	r = mpib_adopt_load(m->dir_fd, adopt_record, &adoption, &result);
-	untrusted =
-		r < 0 || result.missing || result.damaged || result.n_damaged || adoption.refused;
-	kept = mpib_flows_settle_slots(&m->flows, untrusted);
-	report_adoption(m, &adoption, &result, r, kept);
-
-	if (m->adopt && mpib_adopt_commit(m->adopt, &cause) < 0) {
-		mpib_journal_adopt(m->journal, true, cause.text);
-		m->flows.adopt = NULL;
-		m->adopt = mpib_adopt_free(m->adopt);
-	}
-}
-
 static int open_dir(struct mpib_manager *m, enum mpib_agent_exit *ret_exit,
 		    struct mpib_cause *cause)
 {
@@ -402,7 +315,7 @@ static int start_serving(struct mpib_manager *m, enum mpib_agent_exit *ret_exit,
 	if (r < 0)
 		return mpib_cause_set(cause, r, "out of memory");
 
-	adopt_past(m);
+	mpib_past_adopt(m->server, &m->flows, m->dir_fd, m->args.dir);
 	r = add_sources(m, cause);
 	if (r < 0)
 		return r;
@@ -490,7 +403,7 @@ struct mpib_manager *mpib_manager_free(struct mpib_manager *m)
 	for (unsigned int n = 0; n < 3; n++)
 		(void)sd_event_source_unref(m->signals[n]);
 	(void)sd_event_source_unref(m->beat);
-	(void)mpib_adopt_free(m->adopt);
+	(void)mpib_adopt_free(m->flows.adopt);
 	mpib_flows_done(&m->flows);
 	(void)mpib_registry_free(m->registry);
 	(void)mpib_hints_free(m->hints);

@@ -8,29 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cleanup.h"
-
-#define PEER_BUCKETS 1024u
-#define REG_BUCKETS  16384u
-#define FLOW_BUCKETS 16384u
-
-/* One part in this many is kept for others once one non-root user holds the rest. */
-#define RESERVED_PART 8u
-
-struct mpib_registry {
-	uint32_t entries;
-	uint32_t lowest_free; /* no free slot below it */
-	uint32_t n_flows;     /* slots with a flow that somebody holds */
-	uint32_t n_orphans;
-	uint32_t n_regs;
-	uint32_t n_peers;
-	uint32_t next_orphan; /* where the search for a victim goes on */
-	struct mpib_user_list users;
-	struct mpib_peer_list peers[PEER_BUCKETS];
-	struct mpib_reg_list regs[REG_BUCKETS];
-	struct mpib_slot_list flows[FLOW_BUCKETS];
-	struct mpib_slot slots[MPIB_HINT_ENTRIES_MAX]; /* pages that nobody touches cost nothing */
-};
+#include "agent/registry_table.h"
 
 int mpib_registry_new(uint32_t entries, struct mpib_registry **ret)
 {
@@ -100,119 +78,6 @@ uint32_t mpib_registry_slot_index(const struct mpib_registry *registry,
 bool mpib_slot_has_flow(const struct mpib_slot *slot)
 {
 	return slot->src_be != 0;
-}
-
-/* ---- users ---------------------------------------------------------------------------------- */
-
-struct mpib_user *mpib_registry_user_get(struct mpib_registry *registry, uid_t uid)
-{
-	struct mpib_user *user;
-
-	LIST_FOREACH(user, &registry->users, all)
-	{
-		if (user->uid == uid) {
-			user->refs++;
-			return user;
-		}
-	}
-
-	user = calloc(1, sizeof(*user));
-	if (!user)
-		return NULL;
-
-	user->uid = uid;
-	user->refs = 1;
-	LIST_INSERT_HEAD(&registry->users, user, all);
-	return user;
-}
-
-void mpib_registry_user_put(struct mpib_user *user)
-{
-	assert(user->refs > 0);
-	if (--user->refs > 0)
-		return;
-
-	LIST_REMOVE(user, all);
-	free(user);
-}
-
-/* What one non-root user may hold of @total. */
-static uint32_t user_part(const struct mpib_user *user, uint32_t total)
-{
-	return user->uid == 0 ? total : total - total / RESERVED_PART;
-}
-
-/* ---- peers ---------------------------------------------------------------------------------- */
-
-static struct mpib_peer_list *peer_bucket(struct mpib_registry *registry, pid_t pid)
-{
-	return &registry->peers[(uint32_t)pid % PEER_BUCKETS];
-}
-
-struct mpib_peer *mpib_registry_peer_find(struct mpib_registry *registry, pid_t pid)
-{
-	struct mpib_peer *peer;
-
-	if (pid == 0)
-		return NULL;
-
-	LIST_FOREACH(peer, peer_bucket(registry, pid), bucket)
-	{
-		if (peer->pid == pid)
-			return peer;
-	}
-
-	return NULL;
-}
-
-int mpib_registry_peer_new(struct mpib_registry *registry, pid_t pid, uint64_t start_time,
-			   uid_t uid, struct mpib_peer **ret)
-{
-	struct mpib_peer *peer = calloc(1, sizeof(*peer));
-
-	if (!peer)
-		return -ENOMEM;
-
-	peer->user = mpib_registry_user_get(registry, uid);
-	if (!peer->user) {
-		free(peer);
-		return -ENOMEM;
-	}
-
-	peer->pid = pid;
-	peer->start_time = start_time;
-	peer->refs = 1;
-	LIST_INIT(&peer->regs);
-	if (pid != 0)
-		LIST_INSERT_HEAD(peer_bucket(registry, pid), peer, bucket);
-	registry->n_peers++;
-	*ret = peer;
-	return 0;
-}
-
-void mpib_registry_peer_bury(struct mpib_peer *peer)
-{
-	if (!peer->dead && peer->pid != 0)
-		LIST_REMOVE(peer, bucket);
-	peer->dead = true;
-}
-
-struct mpib_peer *mpib_registry_peer_put(struct mpib_registry *registry, struct mpib_peer *peer)
-{
-	if (!peer)
-		return NULL;
-
-	assert(peer->refs > 0);
-	if (--peer->refs > 0)
-		return NULL;
-
-	assert(LIST_EMPTY(&peer->regs));
-	mpib_registry_peer_bury(peer);
-	peer->counters = mpib_counter_map_free(peer->counters);
-	mpib_registry_user_put(peer->user);
-	registry->n_peers--;
-	free(peer);
-	return NULL;
 }
 
 /* ---- flows and slots ------------------------------------------------------------------------ */
@@ -380,7 +245,7 @@ static struct mpib_reg *attach(struct mpib_registry *registry, struct mpib_peer 
 static int pick_slot(struct mpib_registry *registry, const struct mpib_user *user,
 		     struct mpib_slot **ret)
 {
-	if (user->slots >= user_part(user, registry->entries))
+	if (user->slots >= mpib_registry_user_part(user, registry->entries))
 		return user->uid == 0 ? -ENOSPC : -EDQUOT;
 
 	*ret = find_free(registry);
@@ -407,12 +272,13 @@ int mpib_registry_add(struct mpib_registry *registry, struct mpib_peer *peer, ui
 		return slot == &registry->slots[reg->slot] ? 0 : -EEXIST;
 	}
 
-	if (peer->user->regs >= user_part(peer->user, MPIB_REGISTRY_MAX) ||
+	if (peer->user->regs >= mpib_registry_user_part(peer->user, MPIB_REGISTRY_MAX) ||
 	    registry->n_regs >= MPIB_REGISTRY_MAX)
 		return -EUSERS;
 
 	was_orphan = slot && slot->n_regs == 0;
-	if (was_orphan && peer->user->slots >= user_part(peer->user, registry->entries))
+	if (was_orphan &&
+	    peer->user->slots >= mpib_registry_user_part(peer->user, registry->entries))
 		return -EDQUOT;
 	if (!slot) {
 		r = pick_slot(registry, peer->user, &slot);
@@ -506,17 +372,4 @@ bool mpib_registry_remove(struct mpib_registry *registry, struct mpib_reg *reg)
 	registry->n_flows--;
 	unbind_flow(registry, slot);
 	return true;
-}
-
-void mpib_registry_each_peer(struct mpib_registry *registry,
-			     void (*take)(void *user, struct mpib_peer *peer), void *user)
-{
-	struct mpib_peer *peer;
-
-	for (size_t n = 0; n < PEER_BUCKETS; n++) {
-		LIST_FOREACH(peer, &registry->peers[n], bucket)
-		{
-			take(user, peer);
-		}
-	}
 }

@@ -3,11 +3,9 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,13 +13,7 @@
 #include "agent/monitors.h"
 #include "agent/peers.h"
 #include "agent/poller.h"
-
-/* Descriptors for everything but clients and their processes: standard streams, two epolls, timer
- * and signal, directory, lock, hints, state, socket, journal, and one or two for the moment. */
-#define RESERVED_FDS 15u
-
-/* Connections and processes at once, whatever the descriptor limit says. */
-#define BUDGET_MAX 32768u
+#include "agent/room.h"
 
 /* One non-root user leaves this part of the budget to others. */
 #define RESERVED_PART 8u
@@ -29,8 +21,7 @@
 /* Accepts of one dispatch, so that a storm of connections doesn't starve those that exist. */
 #define ACCEPT_BATCH 16
 
-#define LIMIT_INTERVAL_USEC (30u * 1000000u)
-#define IDLE_USEC	    (10u * 1000000u)
+#define IDLE_USEC (10u * 1000000u)
 
 struct mpib_server {
 	sd_event *loop;
@@ -44,9 +35,7 @@ struct mpib_server {
 	bool paused;
 	struct mpib_client_list clients;
 	uint32_t n_clients;
-	uint32_t budget; /* clients and watched processes together */
-	uint64_t limit_said_usec;
-	uint64_t n_limited; /* not said yet */
+	struct mpib_room room; /* for clients and watched processes together */
 	struct mpib_monitors monitors;
 };
 
@@ -57,7 +46,7 @@ uint32_t mpib_server_n_clients(const struct mpib_server *server)
 
 uint32_t mpib_server_max_clients(const struct mpib_server *server)
 {
-	return server->budget;
+	return server->room.budget;
 }
 
 static uint64_t now_usec(const struct mpib_server *server)
@@ -97,24 +86,10 @@ uint64_t mpib_server_n_monitors_dropped(const struct mpib_server *server)
 
 /* ---- limits --------------------------------------------------------------------------------- */
 
-/* One line an interval, with a count, however often a limit is met. */
 static void say_limit(struct mpib_server *server, const char *what)
 {
-	uint64_t now = now_usec(server);
-	struct mpib_cause text;
-
-	server->n_limited++;
-	if (server->limit_said_usec && now - server->limit_said_usec < LIMIT_INTERVAL_USEC)
-		return;
-
-	(void)mpib_cause_set(&text, 0,
-			     "%s (%u connections, %u processes, room for %u in all; met %" PRIu64
-			     " times); raise LimitNOFILE= of the unit",
-			     what, server->n_clients, mpib_peers_n_watched(server->peers),
-			     server->budget, server->n_limited);
-	mpib_journal_limit(server->flows->journal, text.text);
-	server->limit_said_usec = now;
-	server->n_limited = 0;
+	mpib_room_say(&server->room, server->flows->journal, now_usec(server), what,
+		      server->n_clients, mpib_peers_n_watched(server->peers));
 }
 
 static void pause_accept(struct mpib_server *server, const char *why)
@@ -144,33 +119,14 @@ static void on_room(void *user)
 /* A connection takes one descriptor, and one more for its process. */
 static bool has_room(const struct mpib_server *server)
 {
-	return server->n_clients + mpib_peers_n_watched(server->peers) + 2 <= server->budget;
+	return server->n_clients + mpib_peers_n_watched(server->peers) + 2 <= server->room.budget;
 }
 
 static bool user_has_room(const struct mpib_server *server, const struct mpib_user *user)
 {
-	uint32_t part = server->budget - server->budget / RESERVED_PART;
+	uint32_t part = server->room.budget - server->room.budget / RESERVED_PART;
 
 	return user->uid == 0 || user->clients + user->pidfds + 2 <= part;
-}
-
-static uint32_t descriptor_budget(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return 2;
-
-	/* The soft limit protects programs that use select(); this one doesn't. */
-	limit.rlim_cur = limit.rlim_max;
-	(void)setrlimit(RLIMIT_NOFILE, &limit);
-	(void)getrlimit(RLIMIT_NOFILE, &limit);
-
-	if (limit.rlim_cur >= BUDGET_MAX + RESERVED_FDS)
-		return BUDGET_MAX;
-	if (limit.rlim_cur < RESERVED_FDS + 2)
-		return 2;
-	return (uint32_t)limit.rlim_cur - RESERVED_FDS;
 }
 
 int mpib_server_adopt(struct mpib_server *server, const struct mpib_adopt_record *record)
@@ -382,7 +338,7 @@ int mpib_server_new(sd_event *loop, struct mpib_flows *flows, const struct mpib_
 	server->user = user;
 	server->listen.fd = -1;
 	server->listen.dir_fd = -1;
-	server->budget = descriptor_budget();
+	mpib_room_measure(&server->room);
 	LIST_INIT(&server->clients);
 	server->monitors.clients = &server->clients;
 	server->monitors.journal = flows->journal;
