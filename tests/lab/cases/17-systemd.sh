@@ -45,6 +45,28 @@ on 1 systemctl stop $unit
 is stop inactive
 expect_eq "hints stay" "$(on 1 stat -c %s /tmp/mpib/hints)" 4112
 
+# What starts jobs finds the agent ready, by the unit's own Before=: this stands for slurmd and has
+# no After=, and it fails without an agent.
+on 1 "printf '[Unit]\\nWants=$unit.service\\n[Service]\\nType=oneshot\\nRemainAfterExit=yes\\n%s\\n' \
+	ExecStart='/usr/bin/mpibctl status' >/run/systemd/system/slurmd.service; systemctl daemon-reload"
+is stop inactive
+on 1 systemctl start slurmd || fail "slurmd started without an agent"
+ready=$(on 1 systemctl show -P ActiveEnterTimestampMonotonic $unit)
+began=$(on 1 systemctl show -P ExecMainStartTimestampMonotonic slurmd)
+[ "$ready" -gt 0 ] && [ "$ready" -le "$began" ] || fail "slurmd began at $began, the agent was ready at $ready"
+measured "slurmd began $(((began - ready) / 1000)) ms after the agent was ready"
+on 1 "systemctl stop slurmd $unit; rm /run/systemd/system/slurmd.service; systemctl daemon-reload"
+
+# The preset: the agent starts with the host, the rest is a choice.
+states() {
+	on 1 systemctl is-enabled $unit.service $unit.socket mpib-metrics.timer 2>/dev/null | xargs
+}
+on 1 "systemctl -q disable $unit.service; systemctl -q enable $unit.socket mpib-metrics.timer"
+expect_eq "enabled before the preset" "$(states || true)" "disabled enabled enabled"
+on 1 "systemctl -q preset $unit.service $unit.socket mpib-metrics.timer" 2>/dev/null
+expect_eq "enabled by the preset" "$(states || true)" "enabled disabled disabled"
+on 1 "systemctl -q disable $unit.service"
+
 exposure=$(on 1 "systemd-analyze security --no-pager $unit.service" |
 	sed -n 's/.*Overall exposure level for .*: \([0-9.]*\) .*/\1/p')
 measured "systemd-analyze security: exposure $exposure"
