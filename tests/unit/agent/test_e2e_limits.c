@@ -118,11 +118,14 @@ static unsigned long agent_cpu_ms(void)
 	return (user + system) * 1000 / (unsigned long)sysconf(_SC_CLK_TCK);
 }
 
-/* C30, small: fewer descriptors than clients. */
+/* C30: fewer descriptors than clients, for MPIB_TEST_SECONDS (2; the case itself has 60). It only
+ * sleeps. */
 static void out_of_descriptors_costs_no_cpu_and_one_line_and_recovers(void **state)
 {
-	static const struct timespec two_seconds = { .tv_sec = 2 };
+	const char *seconds = getenv("MPIB_TEST_SECONDS");
+	struct timespec time = { .tv_sec = seconds ? strtol(seconds, NULL, 10) : 2 };
 	unsigned long cpu;
+	unsigned int lines;
 	int fds[100];
 
 	(void)state;
@@ -133,11 +136,14 @@ static void out_of_descriptors_costs_no_cpu_and_one_line_and_recovers(void **sta
 		assert_true(fds[n] >= 0);
 	}
 	cpu = agent_cpu_ms();
-	(void)nanosleep(&two_seconds, NULL); /* what it uses over a time is the claim */
+	(void)nanosleep(&time, NULL); /* what it uses over a time is the claim */
 	cpu = agent_cpu_ms() - cpu;
-	print_message("%lu ms of CPU in 2 s with 100 clients on 16 descriptors\n", cpu);
-	assert_true(cpu <= 100);
-	assert_int_equal(agent_log_count(&agent, "no room for further connections"), 1);
+	lines = agent_log_count(&agent, "raise LimitNOFILE");
+	print_message("%lu ms of CPU and %u lines in %ld s with 100 clients on 16 descriptors\n",
+		      cpu, lines, (long)time.tv_sec);
+	assert_true(cpu <= (unsigned long)time.tv_sec * 1000 * 5 / 100);
+	/* one at once, then one an interval of 30 s */
+	assert_true(lines >= 1 && lines <= 1 + (unsigned int)time.tv_sec / 30);
 
 	for (unsigned int n = 0; n < 100; n++)
 		assert_int_equal(close(fds[n]), 0);
