@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <syslog.h>
-#include <systemd/sd-journal.h>
 #include <unistd.h>
 
+#include "agent/sink.h"
 #include "common/ipv4.h"
 #include "common/share.h"
 
@@ -25,7 +25,7 @@ enum class {
 
 struct mpib_journal {
 	uint64_t (*now_usec)(void);
-	bool to_journal;
+	struct mpib_sink *sink;
 	uint64_t window_start;
 	uint32_t in_window[CLASS_MAX];
 	uint32_t held_back[MPIB_EVENT_MAX]; /* of this window */
@@ -65,6 +65,8 @@ static const uint32_t bursts[CLASS_MAX] = {
 
 #define FIELDS_MAX 16
 
+#define JOURNAL_SOCKET "/run/systemd/journal/socket"
+
 /* One entry under construction: fields as "NAME=value" in one buffer. */
 struct entry {
 	enum mpib_event event;
@@ -101,12 +103,19 @@ static bool stderr_is_journal(void)
 int mpib_journal_new(uint64_t (*now_usec)(void), struct mpib_journal **ret)
 {
 	struct mpib_journal *journal = calloc(1, sizeof(*journal));
+	int r;
 
 	if (!journal)
 		return -ENOMEM;
 
 	journal->now_usec = now_usec;
-	journal->to_journal = stderr_is_journal();
+	r = mpib_sink_new(stderr_is_journal() ? JOURNAL_SOCKET : NULL, STDERR_FILENO,
+			  &journal->sink);
+	if (r < 0) {
+		free(journal);
+		return r;
+	}
+
 	journal->window_start = now_usec();
 	*ret = journal;
 	return 0;
@@ -209,16 +218,25 @@ void mpib_journal_listen(struct mpib_journal *journal, mpib_journal_listener lis
 	journal->listener_user = user;
 }
 
-static void emit(struct mpib_journal *journal, const struct entry *entry)
+/* False where it is lost: the journal stands still, and what waits for it is as much as may. */
+static bool emit(struct mpib_journal *journal, struct entry *entry)
 {
 	if (journal->listener)
 		journal->listener(journal->listener_user, entry->event, entry->priority,
 				  entry_flow(entry), entry->message);
+	/* A newline ends a field: names of files may have one. */
+	for (size_t n = 0; n < entry->used; n++) {
+		if (entry->buf[n] == '\n')
+			entry->buf[n] = ' ';
+	}
+	if (!mpib_sink_put(journal->sink, entry->fields, entry->n_fields, entry->message)) {
+		journal->held_back[entry->event]++;
+		journal->suppressed++;
+		return false;
+	}
+
 	journal->written++;
-	if (journal->to_journal)
-		(void)sd_journal_sendv(entry->fields, entry->n_fields);
-	else
-		(void)fprintf(stderr, "mpib-agentd: %s\n", entry->message);
+	return true;
 }
 
 /* ---- the bound ------------------------------------------------------------------------------ */
@@ -245,7 +263,13 @@ static void end_window(struct mpib_journal *journal, uint64_t now)
 			    "%u more entries within %" PRIu64 " s were not written: %s", total,
 			    (now - journal->window_start) / 1000000u, list);
 		add(&entry, "MPIB_SUPPRESSED=%u", total);
-		emit(journal, &entry);
+		journal->window_start = now;
+		if (!emit(journal, &entry)) {
+			/* said with a later window's */
+			journal->held_back[MPIB_EVENT_SUPPRESSED]--;
+			memset(journal->in_window, 0, sizeof(journal->in_window));
+			return;
+		}
 	}
 
 	memset(journal->in_window, 0, sizeof(journal->in_window));
@@ -257,6 +281,7 @@ void mpib_journal_tick(struct mpib_journal *journal)
 {
 	uint64_t now = journal->now_usec();
 
+	mpib_sink_flush(journal->sink);
 	if (now - journal->window_start >= MPIB_JOURNAL_WINDOW_USEC)
 		end_window(journal, now);
 }
@@ -267,6 +292,7 @@ struct mpib_journal *mpib_journal_free(struct mpib_journal *journal)
 		return NULL;
 
 	end_window(journal, journal->now_usec());
+	(void)mpib_sink_free(journal->sink);
 	free(journal);
 	return NULL;
 }
@@ -298,7 +324,7 @@ void mpib_journal_start(struct mpib_journal *journal, const char *dir, const cha
 		    "started: mpib-agentd " MPIB_VERSION " serves %s with %u slots, policy %s, %u "
 		    "flow%s re-adopted",
 		    dir, slots, config, flows, flows == 1 ? "" : "s");
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_stop(struct mpib_journal *journal, const char *dir, uint32_t flows)
@@ -308,7 +334,7 @@ void mpib_journal_stop(struct mpib_journal *journal, const char *dir, uint32_t f
 	start_entry(&entry, MPIB_EVENT_STOP, LOG_INFO,
 		    "stopped: %u flow%s of %s keep their last shares", flows, flows == 1 ? "" : "s",
 		    dir);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_failure(struct mpib_journal *journal, const char *text)
@@ -316,7 +342,7 @@ void mpib_journal_failure(struct mpib_journal *journal, const char *text)
 	struct entry entry;
 
 	start_entry(&entry, MPIB_EVENT_STOP, LOG_ERR, "%s", text);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_adopt(struct mpib_journal *journal, bool warning, const char *text)
@@ -324,7 +350,7 @@ void mpib_journal_adopt(struct mpib_journal *journal, bool warning, const char *
 	struct entry entry;
 
 	start_entry(&entry, MPIB_EVENT_ADOPT, warning ? LOG_WARNING : LOG_INFO, "%s", text);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_register(struct mpib_journal *journal, const struct mpib_reg *reg,
@@ -347,7 +373,7 @@ void mpib_journal_register(struct mpib_journal *journal, const struct mpib_reg *
 	add_slot(&entry, reg->slot, slot);
 	add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
 	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg *reg,
@@ -366,7 +392,7 @@ void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg
 	add_slot(&entry, reg->slot, slot);
 	add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
 	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
@@ -388,7 +414,7 @@ void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struc
 		    mpib_rule_name(slot->verdict.rule));
 	add_slot(&entry, index, slot);
 	add(&entry, "MPIB_SHARE_BEFORE=%u", share_before);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_override(struct mpib_journal *journal, const struct mpib_override *override,
@@ -410,7 +436,7 @@ void mpib_journal_override(struct mpib_journal *journal, const struct mpib_overr
 	add(&entry, "MPIB_SHARE=%u", override->share);
 	add(&entry, "MPIB_OVERRIDE=%s", how);
 	add(&entry, "MPIB_UID=%u", uid);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_reload(struct mpib_journal *journal, const char *path, uint32_t flows,
@@ -422,7 +448,7 @@ void mpib_journal_reload(struct mpib_journal *journal, const char *path, uint32_
 		    "policy reloaded from %s: %u of %u flow%s got another share", path, changed,
 		    flows, flows == 1 ? "" : "s");
 	add(&entry, "MPIB_CHANGED=%u", changed);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_reload_refused(struct mpib_journal *journal, const char *cause)
@@ -431,7 +457,7 @@ void mpib_journal_reload_refused(struct mpib_journal *journal, const char *cause
 
 	start_entry(&entry, MPIB_EVENT_RELOAD_REFUSED, LOG_ERR,
 		    "reload refused, the old policy stays in force: %s", cause);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_refusal(struct mpib_journal *journal, const struct mpib_peer *peer,
@@ -452,7 +478,7 @@ void mpib_journal_refusal(struct mpib_journal *journal, const struct mpib_peer *
 		add(&entry, "MPIB_FLOW=%s", flow);
 	add(&entry, "MPIB_CONN_ID=0x%08x", conn_id);
 	add_process(&entry, peer->pid, peer->user->uid);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_client(struct mpib_journal *journal, pid_t pid, uid_t uid, const char *why)
@@ -465,7 +491,7 @@ void mpib_journal_client(struct mpib_journal *journal, pid_t pid, uid_t uid, con
 	start_entry(&entry, MPIB_EVENT_CLIENT, LOG_WARNING,
 		    "connection of pid %ld (uid %u) closed: %s", (long)pid, uid, why);
 	add_process(&entry, pid, uid);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }
 
 void mpib_journal_limit(struct mpib_journal *journal, const char *text)
@@ -473,5 +499,5 @@ void mpib_journal_limit(struct mpib_journal *journal, const char *text)
 	struct entry entry;
 
 	start_entry(&entry, MPIB_EVENT_LIMIT, LOG_WARNING, "%s", text);
-	emit(journal, &entry);
+	(void)emit(journal, &entry);
 }

@@ -335,7 +335,7 @@ static void a_reload_is_seen_by_the_next_read(void **state)
 		late += share != want;
 		if (now_nsec() - start > slowest)
 			slowest = now_nsec() - start;
-		/* The service manager reads what it is told, or the agent would wait for it. */
+		/* The service manager reads what it is told. */
 		while (recv(agent.notify_fd, message, sizeof(message), MSG_DONTWAIT) > 0)
 			;
 	}
