@@ -100,11 +100,13 @@ static void print_times(const char *what, struct board *board, unsigned int tota
 			const struct harness_cores *before, unsigned int requests)
 {
 	struct harness_cores after = harness_cores(agent.pid);
+	unsigned int p50 = total / 2;
+	unsigned int p99 = total * 99 / 100;
 
 	qsort(board->nsec, total, sizeof(board->nsec[0]), compare);
 	print_message("%s: p50 %.1f us, p99 %.1f us, worst %.1f us (%u); agent: %.1f us on a core "
 		      "a request, waited %.0f ms for one\n",
-		      what, board->nsec[total / 2] / 1000.0, board->nsec[total * 99 / 100] / 1000.0,
+		      what, board->nsec[p50] / 1000.0, board->nsec[p99] / 1000.0,
 		      board->nsec[total - 1] / 1000.0, total,
 		      (double)(after.used - before->used) / 1000.0 / requests,
 		      (double)(after.waited - before->waited) / 1e6);
