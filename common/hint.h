@@ -28,6 +28,19 @@ static inline _Atomic uint32_t *mpib_hint_atomic(const uint32_t *field)
 	return (_Atomic uint32_t *)(uintptr_t)field;
 }
 
+/* The first look of mpib_hint_read, for a reader that takes hints in bulk: false where the slot is
+ * being written or the share is over 1024, and *ret_share then means nothing. */
+static inline bool mpib_hint_read_once(const struct mpib_hint_entry *entry, uint32_t *ret_share)
+{
+	uint32_t before = atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_acquire);
+
+	*ret_share = atomic_load_explicit(mpib_hint_atomic(&entry->sup_bw), memory_order_acquire);
+	return !(before & 1) &&
+	       before ==
+		       atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_relaxed) &&
+	       *ret_share <= MPIB_SHARE_MAX;
+}
+
 /* Reads the share of @entry, 0..1024. False where no stable value was seen within the bound:
  * *ret_share is untouched then. Any thread, no system call. */
 static inline bool mpib_hint_read(const struct mpib_hint_entry *entry, uint32_t *ret_share)

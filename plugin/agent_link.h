@@ -39,6 +39,7 @@ struct mpib_agent_reg {
 	uint32_t slot;
 	uint64_t deadline_ms; /* while not handed out: when set-up stops waiting */
 	uint32_t share_seen;  /* last share read from the slot */
+	bool unread;	      /* set before registering: there is one rail, and no share to read */
 	/* Where the data path reads its share; NULL: use the vanilla policy. */
 	_Atomic(const struct mpib_hint_entry *) hint;
 	const struct mpib_hint_entry *entry; /* the slot, kept while stale */

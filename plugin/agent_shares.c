@@ -26,7 +26,7 @@ int mpib_agent_map_table(void)
 
 void mpib_agent_publish(struct mpib_agent_reg *reg)
 {
-	atomic_store_explicit(&reg->hint, mpib_agent.stale ? NULL : reg->entry,
+	atomic_store_explicit(&reg->hint, mpib_agent.stale || reg->unread ? NULL : reg->entry,
 			      memory_order_release);
 }
 

@@ -11,10 +11,8 @@
 #include "plugin/connect.h"
 #include "plugin/counters.h"
 #include "plugin/device.h"
-#include "plugin/flush.h"
 #include "plugin/log.h"
 #include "plugin/result.h"
-#include "plugin/transfer.h"
 #include "plugin/watch.h"
 
 /* A receive that NCCL could post must stay reportable as an int. */
@@ -346,44 +344,6 @@ ncclResult_t mpib_api_dereg_mr(void *comm, void *mhandle)
 {
 	(void)comm;
 	return is_child() ? ncclSuccess : mpib_result(mpib_mr_free(mhandle));
-}
-
-ncclResult_t mpib_api_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle,
-			    void **request)
-{
-	return mpib_result(
-		mpib_isend(send_comm, data, size, tag, mhandle, (struct mpib_request **)request));
-}
-
-ncclResult_t mpib_api_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags,
-			    void **mhandles, void **request)
-{
-	return mpib_result(mpib_irecv(recv_comm, n, data, sizes, tags, (struct mpib_mr **)mhandles,
-				      (struct mpib_request **)request));
-}
-
-ncclResult_t mpib_api_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles,
-			     void **request)
-{
-	return mpib_result(mpib_iflush(recv_comm, n, data, sizes, (struct mpib_mr **)mhandles,
-				       (struct mpib_request **)request));
-}
-
-/* Apart from mpib_api_test, which then has nothing to save. */
-static __attribute__((noinline)) ncclResult_t test_pending(struct mpib_request *req, int *done,
-							   int *sizes)
-{
-	return mpib_result(mpib_test_pending(req, done, sizes));
-}
-
-ncclResult_t mpib_api_test(void *request, int *done, int *sizes)
-{
-	struct mpib_request *req = request;
-
-	*done = 0;
-	if (req->remaining)
-		return test_pending(req, done, sizes);
-	return mpib_result(mpib_test_done(req, done, sizes));
 }
 
 ncclResult_t mpib_api_close(void *comm)

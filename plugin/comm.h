@@ -35,6 +35,12 @@ enum mpib_flag {
 	MPIB_FLAG_DEVICE_FATAL = 16, /* the device of one of its rails is lost */
 };
 
+/* Why a sender's usual path is closed; bits of mpib_comm.busy. */
+enum mpib_busy {
+	MPIB_BUSY_GROUP = 1, /* a group is being collected */
+	MPIB_BUSY_SLOW = 2,  /* a group or a cut message waits for the send queues */
+};
+
 /* Send queue depth of a QP. Of it, messages posted whole need at most one request each; the rest
  * is for groups and for messages cut to a port's limit. */
 #define MPIB_SQ_DEPTH	      640
@@ -57,9 +63,15 @@ struct mpib_test {
 
 struct mpib_comm {
 	/* Read at each call. */
+	union {
+		struct {
+			int error;     /* progress: 0, or why nothing works any more */
+			uint32_t busy; /* progress: enum mpib_busy */
+		};
+		uint64_t stop; /* not 0: no usual message can go out now */
+	};
+	atomic_uint flags; /* helper writes, progress reads: enum mpib_flag */
 	enum mpib_counter_kind kind;
-	int error;		/* progress: 0, or why nothing works any more */
-	atomic_uint flags;	/* helper writes, progress reads: enum mpib_flag */
 	unsigned int rail_mask; /* set-up: rails that have QPs */
 	unsigned int data_mask; /* set-up: rails that may carry bytes, all of them polled */
 	struct ibv_cq *cq[MPIB_RAIL_MAX];
@@ -68,6 +80,7 @@ struct mpib_comm {
 	uint32_t polled[MPIB_RAIL_MAX];
 	struct mpib_counter_entry *counters;
 	struct mpib_request_pool pool; /* progress */
+	struct ibv_send_wr *bad;       /* progress: where a post says which request it refused */
 	struct mpib_test test;	       /* progress */
 
 	/* Set-up and errors. */
@@ -106,9 +119,8 @@ struct mpib_wr {
 	struct ibv_sge sge;
 };
 
-/* A group, or a message over a port's limit, on its way to the send queues; see send.c. */
+/* A group, or a message over a port's limit, on its way to the send queues; see send_slow.c. */
 struct mpib_slow_post {
-	bool active;
 	unsigned int slot;
 	unsigned int count; /* messages */
 	unsigned int mask;  /* rails with bytes */
@@ -131,34 +143,37 @@ struct mpib_send_qp {
 /* Work requests of a group on one rail, linked once: those of the data, filled from the end so that
  * no link ever changes, and the one with the immediate. */
 struct mpib_group_wrs {
-	struct mpib_wr data[MPIB_GROUP_MAX];
-	struct mpib_wr final;
-	unsigned int len; /* entries of data in use, the last ones */
+	struct mpib_wr *at;		       /* the last one filled; or the final one */
+	struct mpib_wr wr[MPIB_GROUP_MAX + 1]; /* data, and the final one */
+};
+
+/* The group that is being collected; the row at head. */
+struct mpib_group {
+	uint32_t left;		   /* bits of its messages that are not matched; 0: no group */
+	uint32_t size;		   /* messages, as the first look found it */
+	struct mpib_cts *row;	   /* MPIB_GROUP_MAX elements, the peer's to write */
+	uint64_t *sizes;	   /* staging for its completion record */
+	struct mpib_request *head; /* those matched, the last one first */
+	bool cut;		   /* one of them may be over a port's limit */
+	struct mpib_group_wrs wrs[MPIB_RAIL_MAX];
 };
 
 struct mpib_send_comm {
 	struct mpib_comm base;
 
 	uint32_t head; /* rows matched so far */
-	bool busy;     /* a group is being collected, or slow.active */
-	bool hinted;   /* set-up: advanced mode, and both rails are there */
 	struct mpib_cts_row *cts;
 	struct mpib_send_qp *at[MPIB_RAIL_MAX]; /* takes the next message */
 	uint32_t share_fixed; /* the vanilla policy, and whenever no hint may be used */
 	uint32_t share_last;  /* last good hint */
-	size_t max_whole;     /* a message up to this fits into one request of any rail */
-	size_t split_min;     /* shorter messages take one rail */
+	size_t max_whole; /* a message up to this fits into one request, and its size into size_q */
+	size_t split_min; /* shorter messages take one rail */
 	struct mpib_wr wr[MPIB_RAIL_MAX];
 
 	size_t max_msg[MPIB_RAIL_MAX]; /* bytes that one request may carry */
 	struct mpib_send_qp qps[MPIB_RAIL_MAX][MPIB_QPS_MAX];
 
-	uint32_t group_count; /* messages matched of the row at head */
-	uint32_t group_first; /* first message of the row that is not matched */
-	uint32_t group_size;  /* of that row, as its first match found it */
-	bool group_cut;	      /* one of its messages is over a port's limit */
-	struct mpib_request *group[MPIB_GROUP_MAX];
-	struct mpib_group_wrs group_wrs[MPIB_RAIL_MAX];
+	struct mpib_group group;
 	struct mpib_slow_post slow;
 	uint32_t slow_used[MPIB_RAIL_MAX][MPIB_QPS_MAX]; /* send queue entries of slow posts */
 	uint64_t *sizes;      /* staging for completion records: MPIB_ROWS rows of MPIB_GROUP_MAX */
@@ -171,10 +186,11 @@ struct mpib_recv_comm {
 	uint32_t tail; /* rows posted so far */
 	unsigned int cts_rail;
 	struct ibv_qp *cts_qp;
-	struct mpib_cts cts_one; /* a row of one, sent inline */
-	struct mpib_wr cts_wr;	 /* which takes it there */
-	uint32_t cts_reaped;	 /* rows whose CTS write is known to be out of the send queue */
-	uint32_t cts_depth;
+	struct mpib_cts cts_one;	  /* a row of one, sent inline */
+	struct mpib_wr cts_wr;		  /* which takes it there */
+	uint32_t one_until;		  /* the next row that isn't posted in the usual way */
+	uint32_t cts_limit;		  /* the row that the send queue may have no room for */
+	uint64_t *cts_count;		  /* the counter of cts_rail */
 	uint32_t reserved[MPIB_RAIL_MAX]; /* receives held in the shared queues */
 	struct mpib_request *row[MPIB_ROWS];
 	struct mpib_cts_row *cts_out; /* staging */

@@ -65,16 +65,15 @@ void mpib_comm_drop_sup(struct mpib_comm *comm, const char *who)
 	mpib_qps_destroy(comm, MPIB_SUP);
 	comm->nqps[MPIB_SUP] = 0;
 	comm->rail_mask = comm->data_mask = mpib_rail_bit(MPIB_SOUT);
-	if (comm->kind == MPIB_COUNTER_SEND) {
+	if (comm->kind == MPIB_COUNTER_SEND)
 		mpib_send_comm(comm)->share_fixed = 0;
-		mpib_send_comm(comm)->hinted = false;
-	}
 }
 
 int mpib_comm_register(struct mpib_comm *comm)
 {
 	bool sup = comm->rail_mask & mpib_rail_bit(MPIB_SUP);
 
+	comm->agent.unread = !sup;
 	return mpib_agent_register(&comm->agent, comm->local.rail[MPIB_SOUT].ipv4_be,
 				   comm->remote.rail[MPIB_SOUT].ipv4_be,
 				   sup ? comm->local.rail[MPIB_SUP].ipv4_be : 0,
@@ -91,8 +90,6 @@ static void prepare_send(struct mpib_send_comm *send, const struct mpib_env *env
 	if (!(comm->data_mask & mpib_rail_bit(MPIB_SUP)))
 		send->share_fixed = 0;
 	send->share_last = send->share_fixed;
-	send->hinted =
-		comm->mode == MPIB_MODE_ADVANCED && comm->data_mask & mpib_rail_bit(MPIB_SUP);
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		struct mpib_wr *wr = &send->wr[rail];
 		uint32_t limit = comm->dev->hca[rail].port_attr.max_msg_sz;
@@ -117,7 +114,7 @@ static void prepare_recv(struct mpib_recv_comm *recv)
 				 ? MPIB_SUP
 				 : MPIB_SOUT;
 	recv->cts_qp = comm->qp[recv->cts_rail][0];
-	recv->cts_depth = MPIB_SQ_DEPTH;
+	recv->cts_limit = MPIB_SQ_DEPTH;
 }
 
 int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env)

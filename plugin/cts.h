@@ -9,6 +9,7 @@
 #ifndef MPIB_PLUGIN_CTS_H
 #define MPIB_PLUGIN_CTS_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "plugin/rail.h"
@@ -32,6 +33,12 @@ struct mpib_cts_row {
 };
 
 _Static_assert(sizeof(struct mpib_cts) == 32, "an element is half a cache line");
+
+/* Whoever sees the number it expects sees the rest of the element. */
+static inline uint32_t mpib_cts_seq(const struct mpib_cts *cts)
+{
+	return atomic_load_explicit((_Atomic uint32_t *)(uintptr_t)&cts->seq, memory_order_acquire);
+}
 
 static inline uint64_t mpib_cts_size(const struct mpib_cts *cts)
 {

@@ -67,6 +67,9 @@ int mpib_device_count(void);
 /* NULL for an index that doesn't exist. */
 struct mpib_device *mpib_device_get(int index);
 
+/* Warns where the rails of @dev, whose addresses are @ipv4_be, are hardly meant to be a pair. */
+void mpib_device_check_pair(const struct mpib_device *dev, const uint32_t ipv4_be[MPIB_RAIL_MAX]);
+
 /* True, with one warning, where the HCA was lost to this process by an async event. */
 bool mpib_hca_failed(struct mpib_hca *hca);
 

@@ -11,9 +11,9 @@ static void slow_completion(struct mpib_send_comm *send, unsigned int rail, uint
 	struct mpib_request *req = &send->base.pool.requests[MPIB_WR_INDEX(id)];
 
 	send->slow_used[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
-	if (id & MPIB_WR_FINAL)
+	if (id & MPIB_WR_FINAL && --req->rails == 0)
 		for (; req; req = req->mate)
-			req->remaining--;
+			req->remaining = 0;
 }
 
 int mpib_send_take(struct mpib_send_comm *send, unsigned int rail, const struct ibv_wc *wc, int n)
@@ -29,7 +29,7 @@ int mpib_send_take(struct mpib_send_comm *send, unsigned int rail, const struct 
 		else
 			slow_completion(send, rail, wc->wr_id);
 	}
-	if (mpib_unlikely(send->slow.active))
+	if (mpib_unlikely(send->base.busy & MPIB_BUSY_SLOW))
 		return mpib_send_slow(send);
 	return 0;
 }
@@ -100,17 +100,21 @@ int mpib_test_flagged(struct mpib_request *req)
 	return req->remaining ? r : mpib_test_done(req, test->done, test->sizes);
 }
 
+static __attribute__((cold)) int size_failed(struct mpib_comm *comm)
+{
+	return mpib_comm_fail(comm, -EPROTO,
+			      "a message of 2 GiB or more can't be reported to NCCL");
+}
+
 /* NCCL takes sizes as ints. */
 int mpib_test_sizes(struct mpib_request *req, int *done, int *sizes)
 {
-	for (unsigned int k = 0; k < req->count; k++) {
-		uint64_t size = req->count == 1 ? req->size : req->sizes[k];
+	const uint64_t *from = req->count == 1 ? &req->size : req->sizes;
 
-		if (size > INT_MAX)
-			return mpib_comm_fail(
-				req->comm, -EPROTO,
-				"a message of 2 GiB or more can't be reported to NCCL");
-		sizes[k] = (int)size;
+	for (const uint64_t *end = from + req->count; from < end; from++) {
+		if (mpib_unlikely(*from > INT_MAX))
+			return size_failed(req->comm);
+		*sizes++ = (int)*from;
 	}
 	*done = 1;
 	mpib_request_put(&req->comm->pool, req);

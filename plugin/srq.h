@@ -26,20 +26,29 @@ void mpib_srq_fini(struct mpib_hca *hca);
 /* Slow half of mpib_srq_reserve. */
 bool mpib_srq_refill(struct mpib_hca *hca);
 
+/* A reservation that no immediate used. One that was used is simply gone, with its receive. */
+static inline void mpib_srq_release(struct mpib_hca *hca)
+{
+	(void)atomic_fetch_add_explicit(&hca->srq_credits, 1, memory_order_acq_rel);
+}
+
 /* Reserves a receive. False: the queue is full and none is spare, try later. Any thread. */
 static inline bool mpib_srq_reserve(struct mpib_hca *hca)
 {
 	int before = atomic_fetch_sub_explicit(&hca->srq_credits, 1, memory_order_acq_rel);
 
-	if (mpib_likely(before > MPIB_SRQ_LOW))
-		return true;
-	return mpib_srq_refill(hca);
+	return mpib_likely(before > MPIB_SRQ_LOW) || mpib_srq_refill(hca);
 }
 
-/* A reservation that no immediate used. One that was used is simply gone, with its receive. */
-static inline void mpib_srq_release(struct mpib_hca *hca)
+/* The same, false also where the queue has to be refilled first. */
+static inline bool mpib_srq_reserve_spare(struct mpib_hca *hca)
 {
-	(void)atomic_fetch_add_explicit(&hca->srq_credits, 1, memory_order_acq_rel);
+	int before = atomic_fetch_sub_explicit(&hca->srq_credits, 1, memory_order_acq_rel);
+
+	if (mpib_likely(before > MPIB_SRQ_LOW))
+		return true;
+	mpib_srq_release(hca);
+	return false;
 }
 
 #endif

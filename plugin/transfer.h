@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The data path: isend (send.c), irecv (recv.c), test and polling (progress.c). Progress thread
- * only; on a healthy connection no system call, no allocation, no log line, and no lock but for the
+ * The data path: isend (send.h, send*.c), irecv (recv.h, recv.c), completions of receives
+ * (recv_take.c), test and polling (progress.c); api_data.c puts it together. Progress thread only;
+ * on a healthy connection no system call, no allocation, no log line, and no lock but for the
  * shared receive queue's, once in MPIB_SRQ_CHAIN receives.
  *
  * All return 0 or a negative errno; "not now" is 0 with *ret = NULL.
@@ -20,12 +21,6 @@
 #define MPIB_WR_QP(id)	    ((unsigned int)((id) >> 32 & 0xff))
 #define MPIB_WR_FINAL	    (1ull << 40) /* the batch ends its row on this rail */
 #define MPIB_WR_SLOW	    (1ull << 41)
-
-int mpib_isend(struct mpib_comm *comm, void *data, size_t size, int tag, struct mpib_mr *mr,
-	       struct mpib_request **ret);
-
-int mpib_irecv(struct mpib_comm *comm, int n, void **data, const size_t *sizes, const int *tags,
-	       struct mpib_mr **mrs, struct mpib_request **ret);
 
 /* Prepares what messages only fill in; once, with QPs, rings and rails in place. */
 void mpib_transfer_prepare(struct mpib_comm *comm);

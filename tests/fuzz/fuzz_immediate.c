@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "plugin/imm.h"
+#include "plugin/recv.h"
 #include "plugin/srq.h"
-#include "plugin/transfer.h"
 #include "tests/fuzz/fuzz.h"
 
 #define QUEUE_MAX 64 /* completions that wait on a rail */
@@ -142,7 +142,7 @@ static void set_up(unsigned int mask)
 	}
 	receiver.cts_rail = mask & 1 ? 0 : 1;
 	receiver.cts_qp = &qp;
-	receiver.cts_depth = MPIB_SQ_DEPTH;
+	receiver.cts_limit = MPIB_SQ_DEPTH;
 	receiver.cts_out = cts_out;
 	receiver.records = records;
 	mpib_recv_prepare(&receiver);
@@ -181,11 +181,12 @@ static void post_receive(struct input *in)
 {
 	unsigned int what = (unsigned int)take(in, 1);
 	int n = (int)(what % MPIB_GROUP_MAX) + 1, tags[MPIB_GROUP_MAX] = { 0 };
+	static const struct mpib_mr registered;
 	struct posted *row = &rows[receiver.tail % MPIB_ROWS];
 	struct mpib_mr *mrs[MPIB_GROUP_MAX] = { NULL };
 	size_t sizes[MPIB_GROUP_MAX];
 	void *data[MPIB_GROUP_MAX] = { NULL };
-	struct mpib_request *req;
+	struct mpib_request *req = NULL;
 	int error, r;
 
 	/* The slot may be free again before its last request was handed back; the model isn't. */
@@ -193,7 +194,10 @@ static void post_receive(struct input *in)
 	error = receiver.base.error;
 	for (int k = 0; k < n; k++)
 		sizes[k] = room_sizes[(what >> 3) % (sizeof(room_sizes) / sizeof(room_sizes[0]))];
-	r = mpib_irecv(&receiver.base, n, data, sizes, tags, mrs, &req);
+	if (n == 1 && mpib_recv_usual(&receiver, &registered))
+		r = mpib_irecv_one(&receiver, NULL, sizes[0], 0, &registered, &req);
+	else
+		r = mpib_irecv_row(&receiver, n, data, sizes, tags, mrs, &req);
 	FUZZ_CHECK(error ? r == error && !req : r == 0 || r == receiver.base.error);
 	if (!req)
 		return;
