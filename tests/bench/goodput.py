@@ -5,15 +5,15 @@ import contextlib
 from ground import KIB, LATENCY_US, MIB, RATIOS, SUM, median, share_of
 
 SIZES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB)
-WINDOWS = (1, 2, 4, 8, 16, 32)
-IN_FLIGHT = 64 * MIB  # more bytes than this are never on the way
+WINDOWS = (1, 2, 8, 32)
+IN_FLIGHT = 128 * MIB  # more bytes than this are never on the way
 SINGLE_WINDOW = 8
-SECONDS = 0.1
+SECONDS = 0.07
 ROUNDS = 3
 
 
 def count_for(size, window, rate, seconds):
-    return max(int(seconds * rate / size), 3 * window, 3)
+    return max(int(seconds * rate / size), 2 * window, 3)
 
 
 def measure(ground):
@@ -54,11 +54,11 @@ def one_point(ground, ratio, size, window, pairs, expected, rates):
     seconds = 0.06 if ground.quick else SECONDS
     for turn in range(1 if ground.quick else ROUNDS):
         for name, pair in pairs.items():
-            if name in single and (window != min(SINGLE_WINDOW, max(1, IN_FLIGHT // size)) or turn):
+            if name in single and (window != min(SINGLE_WINDOW, IN_FLIGHT // size) or turn):
                 continue
             count = count_for(size, window, SUM * expected[name], seconds)
             # a long one is exact enough the first time
-            if turn and count * size > 3 * seconds * SUM * expected[name]:
+            if turn and count * size > 2 * seconds * SUM * expected[name]:
                 continue
             took = pair.stream(size, window, count)
             found[name].append(count * size / took["seconds"])
