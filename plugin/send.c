@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* isend: what is unusual about single messages, and the set-up. The usual message is in send.h,
  * groups are in send_group.c and .h, those that are cut in send_slow.c. */
-#include "plugin/send_group.h"
+#include "plugin/send.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "plugin/send_group.h"
 
 /* The largest size that size_q carries without being cut to its maximum. */
 #define WHOLE_MAX (((size_t)MPIB_IMM_SIZE_RECORD << 7) - 1)
