@@ -119,8 +119,9 @@ FAB_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, vo
 	int err = fab_fault(ctx->dev, FAB_VERB_CREATE_CQ);
 	struct fab_cq *cq;
 
-	if (!err && (cqe < 1 || (uint32_t)cqe > fab_dev_conf(ctx->dev)->max_cqe ||
-		     comp_vector < 0 || comp_vector >= context->num_comp_vectors))
+	if (!err &&
+	    (cqe < 1 || (uint32_t)cqe > fab_dev_conf(ctx->dev)->max_cqe || comp_vector < 0 ||
+	     comp_vector >= context->num_comp_vectors || (channel && channel->context != context)))
 		err = EINVAL;
 	if (err) {
 		errno = err;

@@ -136,7 +136,8 @@ struct fab_srq {
 struct fab_wqe {
 	uint64_t wr_id, remote_addr, compare_add, swap;
 	uint64_t length; /* bytes of the message */
-	uint64_t done;	 /* bytes of a READ that have arrived */
+	uint16_t epoch;	 /* of the QP when a READ or atomic went out */
+	bool answered;	 /* all of its data has arrived */
 	uint32_t rkey, imm;
 	enum ibv_wr_opcode opcode;
 	unsigned int flags;
@@ -179,9 +180,11 @@ struct fab_qp {
 	uint64_t sq_tx, sq_tx_off; /* engine: next to send, and how much of it has gone */
 	uint64_t sq_error_at;	   /* engine: index that failed locally, or FAB_NEVER */
 	enum ibv_wc_status sq_error;
-	uint32_t reads; /* engine: READs and atomics under way */
-	uint16_t epoch; /* engine: raised by each step back, so that old answers show */
-	bool stalled;	/* READ data waits for a port that is down */
+	uint32_t reads;	   /* engine: READs and atomics under way */
+	uint64_t sq_drain; /* engine: in SQD, requests from here on stay */
+	bool draining;	   /* engine: SQD was asked for and isn't reached yet */
+	uint16_t epoch;	   /* engine: raised by each step back, so that old answers show */
+	bool stalled;	   /* READ data waits for a port that is down */
 	enum fab_wait wait;
 	uint64_t wait_due;
 	uint32_t retries, rnr_retries;
@@ -360,6 +363,7 @@ void fab_requester_answer(struct fab_qp *qp, const struct fab_pkt *pkt, const ui
 void fab_requester_lost(struct fab_qp *qp, uint64_t seq, uint64_t offset);
 void fab_requester_timer(struct fab_qp *qp, uint64_t now);
 void fab_requester_finish(struct fab_qp *qp, uint64_t index, enum ibv_wc_status status);
+void fab_requester_drain(struct fab_qp *qp); /* finishes what has begun, and no more */
 
 /* fault.c */
 int fab_fault(uint32_t dev, enum fab_verb verb); /* 0, or the positive errno to fail with */

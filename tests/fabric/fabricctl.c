@@ -78,13 +78,21 @@ static int cmd_port(uint32_t dev, char **args)
 	return 0;
 }
 
+/* What the wires were booked for at the old rate doesn't bind the new one. */
+static void set_rate(struct fab_state_dev *state, uint64_t rate)
+{
+	atomic_store(&state->rate, rate);
+	atomic_store(&state->tx_free_ns, 0);
+	atomic_store(&state->rx_free_ns, 0);
+}
+
 static int cmd_rate(uint32_t dev, char **args)
 {
 	uint64_t rate;
 
 	if (number(args[0], &rate) < 0)
 		return -EINVAL;
-	atomic_store(&meeting.state->dev[dev].rate, rate);
+	set_rate(&meeting.state->dev[dev], rate);
 	tell(FAB_LOG_SETTINGS, dev, 0);
 	return 0;
 }
@@ -174,23 +182,36 @@ static int cmd_kill(uint32_t dev, char **args)
 	return 0;
 }
 
+static void reset_gids(struct fab_state_dev *state, const struct fab_dev_conf *conf, uint32_t dev)
+{
+	for (unsigned int g = 0; g < FAB_GIDS_MAX; g++) {
+		struct fab_gid gid;
+
+		fab_state_gid_get(state, g, &gid);
+		if (gid.type == conf->gid[g].type && !memcmp(gid.raw, conf->gid[g].raw, 16))
+			continue;
+		fab_state_gid_set(state, g, &conf->gid[g]);
+		tell(FAB_LOG_GID, dev, g);
+	}
+}
+
 static int cmd_reset(uint32_t dev, char **args)
 {
 	struct fab_state_dev *state = &meeting.state->dev[dev];
 	const struct fab_dev_conf *conf = &meeting.state->conf.dev[dev];
 
 	(void)args;
-	atomic_store(&state->rate, conf->rate);
+	set_rate(state, conf->rate);
 	atomic_store(&state->latency_ns, conf->latency_ns);
 	atomic_store(&state->delay_max_ns, 0);
 	atomic_store(&state->delay_min_ns, 0);
 	atomic_store(&state->dead, 0);
 	for (unsigned int v = 0; v < FAB_VERB_MAX; v++)
 		atomic_store(&state->fail[v], 0);
-	for (unsigned int g = 0; g < FAB_GIDS_MAX; g++)
-		fab_state_gid_set(state, g, &conf->gid[g]);
+	reset_gids(state, conf, dev);
 	if (!atomic_exchange(&state->port_up, 1))
 		tell(FAB_LOG_PORT, dev, 1);
+	tell(FAB_LOG_SETTINGS, dev, 0);
 	return 0;
 }
 
@@ -295,7 +316,7 @@ static int run(const struct command *command, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static struct fab_config conf;
-	char err[256];
+	char err[256], text[4608];
 	uint64_t qpn;
 	int r;
 
@@ -308,12 +329,17 @@ int main(int argc, char **argv)
 	}
 	r = fab_meeting_open(&conf, &meeting);
 	if (r < 0) {
-		(void)fprintf(stderr, "fabricctl: can't open the fabric: %s\n", strerror(-r));
+		(void)fprintf(stderr, "fabricctl: %s\n", fab_meeting_error(r, text, sizeof(text)));
 		return 1;
 	}
 	if (strcmp(argv[1], "drop") == 0) {
 		if (argc != 3 || number(argv[2], &qpn) < 0)
 			return usage();
+		if (qpn >> FAB_QPN_BITS >= FAB_PROCS_MAX ||
+		    !fab_meeting_alive(&meeting, (uint32_t)(qpn >> FAB_QPN_BITS))) {
+			(void)fprintf(stderr, "fabricctl: no process has the QP %s\n", argv[2]);
+			return 1;
+		}
 		tell(FAB_LOG_DROP_QP, 0, (uint32_t)qpn);
 		return 0;
 	}

@@ -89,6 +89,7 @@ struct fab_link {
 	int fd, pid_fd;
 	bool requester, responder; /* both on the link of a process to itself */
 	bool dead;
+	bool held; /* responder: the next request waits for the data of READs before it */
 	uint32_t local_dev, peer_slot, peer_dev;
 	struct fab_link_shm *shm;
 	size_t shm_len;

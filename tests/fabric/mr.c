@@ -4,10 +4,13 @@
 #include "tests/fabric/fabric.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #undef ibv_reg_mr /* macros that choose a version */
@@ -92,12 +95,30 @@ struct fab_mr *fab_mr_find(uint32_t key, struct ibv_pd *pd, uint64_t addr, uint6
 /* --- registration --- */
 
 /* What the kernel finds out by pinning: all of it is there. */
-static bool mapped(const void *addr, size_t length)
+/* Asks the kernel for one read, or for one atomic addition of nothing, of the word at @page. It
+ * says EFAULT where pinning for that would; nobody sees a change, device mappings included. */
+static bool allows(void *page, bool write)
+{
+	static const struct timespec no_wait;
+	static uint32_t word;
+	long r;
+
+	if (write)
+		r = syscall(SYS_futex, &word, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, NULL, page,
+			    FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0));
+	else
+		r = syscall(SYS_futex, page, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 0, &no_wait, NULL, 0);
+	return r >= 0 || errno != EFAULT;
+}
+
+/* All of it is mapped, and its first and last page allow what the kernel would pin them for. */
+static bool mapped(const void *addr, size_t length, bool write)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)addr & ~(page - 1);
 	uintptr_t end = ((uintptr_t)addr + length + page - 1) & ~(page - 1);
 
-	return end >= start && msync((void *)start, end - start, MS_ASYNC) == 0;
+	return end > start && msync((void *)start, end - start, MS_ASYNC) == 0 &&
+	       allows((void *)start, write) && allows((void *)(end - page), write);
 }
 
 /* Engine lock. Counts @length against the limit that the kernel would apply. */
@@ -157,7 +178,12 @@ static struct ibv_mr *reg(struct ibv_pd *ibpd, void *addr, uint8_t *base, size_t
 		.map_len = map_len,
 		.gpu = fab_gpu_pointer(base)
 	};
-	r = length == 0 ? -EINVAL : !mr->gpu && !mapped(base, length) ? -EFAULT : add(mr, dev);
+	if (length == 0)
+		r = -EINVAL;
+	else if (!mr->gpu && !mapped(base, length, access & IBV_ACCESS_LOCAL_WRITE))
+		r = -EFAULT;
+	else
+		r = add(mr, dev);
 	if (r < 0) {
 		free(mr);
 		errno = -r;
@@ -199,6 +225,7 @@ FAB_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, 
 	int err = fab_fault(fab_context_of(pd->context)->dev, FAB_VERB_REG_MR);
 	size_t map_len = length + (size_t)(offset - start);
 	struct ibv_mr *mr;
+	off_t end;
 	void *map;
 
 	if (err) {
@@ -214,6 +241,11 @@ FAB_EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, 
 	if (fab_gpu_pointer((void *)(uintptr_t)iova))
 		return reg(pd, (void *)(uintptr_t)iova, (uint8_t *)(uintptr_t)iova, length, iova,
 			   (unsigned int)access, NULL, 0);
+	end = lseek(fd, 0, SEEK_END);
+	if (end >= 0 && (offset > (uint64_t)end || length > (uint64_t)end - offset)) {
+		errno = EINVAL;
+		return NULL;
+	}
 	map = mmap(NULL, map_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)start);
 	if (map == MAP_FAILED)
 		return NULL;

@@ -34,7 +34,7 @@ static int fill(struct fab_qp *qp, struct fab_wqe *w, const struct ibv_send_wr *
 	w->is_inline = wr->send_flags & IBV_SEND_INLINE;
 	w->sges = wr->num_sge;
 	w->length = length;
-	w->done = 0;
+	w->answered = false;
 	w->imm = wr->imm_data;
 	w->remote_addr = wr->wr.rdma.remote_addr;
 	w->rkey = wr->wr.rdma.rkey;
@@ -185,7 +185,8 @@ static struct fab_wqe *wr_begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
 	w->signaled = qp->sq_sig_all || (ex->wr_flags & IBV_SEND_SIGNALED);
 	w->is_inline = false;
 	w->sges = 0;
-	w->length = w->done = 0;
+	w->length = 0;
+	w->answered = false;
 	return w;
 }
 
@@ -273,6 +274,8 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num, const struct ibv_s
 	w->length = 0;
 	for (size_t k = 0; k < num; k++)
 		w->length += list[k].length;
+	if (w->opcode >= IBV_WR_ATOMIC_CMP_AND_SWP && w->length != 8)
+		qp_of(ex)->wr_error = EINVAL;
 }
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
@@ -289,6 +292,10 @@ static void wr_set_inline_list(struct ibv_qp_ex *ex, size_t num, const struct ib
 
 	if (!w)
 		return;
+	if (w->opcode >= IBV_WR_RDMA_READ) {
+		qp_of(ex)->wr_error = EINVAL;
+		return;
+	}
 	w->is_inline = true;
 	for (size_t k = 0; k < num; k++) {
 		if (length + list[k].length > qp_of(ex)->init.cap.max_inline_data) {

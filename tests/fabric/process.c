@@ -88,7 +88,7 @@ static int prepare(void)
 {
 	struct fab_config *conf = calloc(1, sizeof(*conf));
 	const char *null = getenv("MPIB_FABRIC_NULL"), *path = getenv("MPIB_FABRIC");
-	char err[256] = "";
+	char err[256] = "", text[4608];
 	int r;
 
 	if (!conf)
@@ -105,8 +105,8 @@ static int prepare(void)
 		goto out;
 	r = fab_meeting_open(conf, &fab.meeting);
 	if (r < 0) {
-		(void)fprintf(stderr, "mpib-fabric: the meeting directory can't be used: %s\n",
-			      strerror(-r));
+		(void)fprintf(stderr, "mpib-fabric: %s\n",
+			      fab_meeting_error(r, text, sizeof(text)));
 		goto out;
 	}
 	fab.conf = &fab.meeting.state->conf;
@@ -120,6 +120,21 @@ static int prepare(void)
 out:
 	free(conf);
 	return r;
+}
+
+/* A program that unloads the library gets its files back. One that ends with devices open, or is
+ * inside of it at that moment, doesn't need them. */
+__attribute__((destructor)) static void unload(void)
+{
+	if (pthread_mutex_trylock(&setup_lock) != 0)
+		return;
+	if (prepared && prepare_result == 0 && !fab.users) {
+		free(fab.qps);
+		fab.qps = NULL;
+		fab_meeting_close(&fab.meeting);
+		prepared = false;
+	}
+	(void)pthread_mutex_unlock(&setup_lock);
 }
 
 int fab_engine_prepare(void)

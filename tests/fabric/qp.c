@@ -6,7 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int check_init(const struct fab_dev_conf *conf, const struct ibv_qp_init_attr_ex *attr)
+#define SEND_OPS                                                                                   \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |    \
+	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |                                 \
+	 IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+
+static int check_init(const struct fab_dev_conf *conf, const struct ibv_context *context,
+		      const struct ibv_qp_init_attr_ex *attr)
 {
 	if (attr->qp_type != IBV_QPT_RC)
 		return EOPNOTSUPP;
@@ -14,7 +20,14 @@ static int check_init(const struct fab_dev_conf *conf, const struct ibv_qp_init_
 	    attr->cap.max_recv_wr > conf->max_qp_wr || attr->cap.max_send_sge > FAB_SGE_MAX ||
 	    attr->cap.max_recv_sge > FAB_SGE_MAX || attr->cap.max_inline_data > conf->max_inline)
 		return EINVAL;
-	return 0;
+	/* The kernel looks the handles up among those of the device's own context. */
+	if (attr->pd->context != context || attr->send_cq->context != context ||
+	    attr->recv_cq->context != context || (attr->srq && attr->srq->context != context))
+		return EINVAL;
+	return (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
+			       (attr->send_ops_flags & ~(uint64_t)SEND_OPS)
+		       ? EOPNOTSUPP
+		       : 0;
 }
 
 static int sq_init(struct fab_qp *qp, const struct ibv_qp_cap *cap)
@@ -116,7 +129,7 @@ struct ibv_qp *fab_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_
 		     !(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd))
 		err = EOPNOTSUPP;
 	if (!err)
-		err = check_init(conf, attr);
+		err = check_init(conf, context, attr);
 	if (err) {
 		errno = err;
 		return NULL;
@@ -171,7 +184,7 @@ void fab_qp_reset(struct fab_qp *qp)
 	qp->sq_error_at = FAB_NEVER;
 	qp->reads = qp->pending_reads = 0;
 	qp->wait = FAB_WAIT_NONE;
-	qp->stalled = qp->cur_valid = qp->established = false;
+	qp->stalled = qp->cur_valid = qp->established = qp->draining = false;
 	qp->exp_seq = qp->exp_off = 0;
 	qp->epoch++;
 	qp->held_due = 0;
@@ -209,6 +222,7 @@ FAB_EXPORT int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int m
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = (enum ibv_qp_state)atomic_load(&qp->state);
 	attr->cap = qp->init.cap;
+	attr->sq_draining = qp->draining;
 	*init = qp->init;
 	ibqp->state = attr->qp_state;
 	fab_engine_unlock();

@@ -27,7 +27,7 @@ struct step {
 	int needs, may;
 };
 
-/* Any state may go to RESET and ERR as well. */
+/* Any state may go to RESET as well, and any but RESET to ERR. */
 static const struct step steps[] = {
 	{ IBV_QPS_RESET, IBV_QPS_INIT, INIT_NEEDS, 0 },
 	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, INIT_NEEDS },
@@ -42,7 +42,7 @@ static const struct step steps[] = {
 static bool step_fits(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 {
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
-		return !(mask & ~(IBV_QP_STATE | IBV_QP_CUR_STATE));
+		return !(mask & ~IBV_QP_STATE) && (from != IBV_QPS_RESET || to == from);
 	for (size_t k = 0; k < MPIB_ARRAY_SIZE(steps); k++) {
 		const struct step *s = &steps[k];
 
@@ -126,6 +126,8 @@ static void store(struct fab_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		to->retry_cnt = attr->retry_cnt;
 	if (mask & IBV_QP_RNR_RETRY)
 		to->rnr_retry = attr->rnr_retry;
+	if (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY)
+		to->en_sqd_async_notify = attr->en_sqd_async_notify;
 	qp->retries = to->retry_cnt;
 	qp->rnr_retries = to->rnr_retry;
 }
@@ -206,7 +208,13 @@ static int modify(struct fab_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	case IBV_QPS_ERR:
 		fab_qp_to_error(qp);
 		break;
+	case IBV_QPS_SQD:
+		fab_qp_set_state(qp, to);
+		if (from == IBV_QPS_RTS)
+			fab_requester_drain(qp);
+		break;
 	default:
+		qp->draining = false;
 		fab_qp_set_state(qp, to);
 		break;
 	}

@@ -226,7 +226,7 @@ FAB_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_
 
 	if (flags || size < sizeof(*entries))
 		return -EOPNOTSUPP;
-	for (int k = 0; k < FAB_GIDS_MAX && count < max; k++) {
+	for (int k = 0; k < FAB_GIDS_MAX; k++) {
 		struct fab_gid gid;
 		int err = get_gid(context, 1, k, &gid);
 
@@ -234,6 +234,8 @@ FAB_EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_
 			return -err;
 		if (gid.type == FAB_GID_NONE)
 			continue;
+		if (count == max)
+			return -EINVAL;
 		fill_entry(context, (uint32_t)k, &gid,
 			   (struct ibv_gid_entry *)((char *)entries + count++ * size));
 	}

@@ -18,6 +18,14 @@ static bool is_read(const struct fab_wqe *w)
 	       w->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+/* A QP that drains still finishes what it has begun. */
+static bool at_work(struct fab_qp *qp)
+{
+	int state = atomic_load(&qp->state);
+
+	return state == IBV_QPS_RTS || state == IBV_QPS_SQD;
+}
+
 static void rest(struct fab_qp *qp)
 {
 	if (qp->active)
@@ -78,16 +86,42 @@ static void complete_one(struct fab_qp *qp, enum ibv_wc_status status)
 	fab_cq_complete((struct fab_cq *)qp->qp.send_cq, &cqe);
 }
 
+static void tell_drained(struct fab_qp *qp)
+{
+	if (!qp->draining || qp->sq_una < qp->sq_drain)
+		return;
+	qp->draining = false;
+	if (qp->attr.en_sqd_async_notify)
+		fab_event_qp(qp, IBV_EVENT_SQ_DRAINED);
+}
+
+void fab_requester_drain(struct fab_qp *qp)
+{
+	qp->sq_drain = qp->sq_tx + (qp->sq_tx_off || qp->wait != FAB_WAIT_NONE);
+	qp->draining = true;
+	tell_drained(qp);
+}
+
+/* An answer to a later request doesn't stand for the data of a READ. */
+static bool is_answered(struct fab_qp *qp, uint64_t index)
+{
+	const struct fab_wqe *w = wqe_at(qp, index);
+
+	return !is_read(w) || w->answered;
+}
+
 static void complete_upto(struct fab_qp *qp, uint64_t upto)
 {
-	if (qp->sq_una >= upto)
+	if (qp->sq_una >= upto || !is_answered(qp, qp->sq_una))
 		return;
-	while (qp->sq_una < upto)
+	while (qp->sq_una < upto && is_answered(qp, qp->sq_una))
 		complete_one(qp, IBV_WC_SUCCESS);
 	qp->retries = qp->attr.retry_cnt;
 	qp->rnr_retries = qp->attr.rnr_retry;
 	if (qp->sq_error_at == qp->sq_una)
 		fab_requester_finish(qp, qp->sq_una, qp->sq_error);
+	else
+		tell_drained(qp);
 }
 
 void fab_requester_finish(struct fab_qp *qp, uint64_t index, enum ibv_wc_status status)
@@ -123,11 +157,13 @@ static void step_back(struct fab_qp *qp, uint64_t seq, uint64_t offset)
 
 void fab_requester_lost(struct fab_qp *qp, uint64_t seq, uint64_t offset)
 {
-	if (atomic_load(&qp->state) != IBV_QPS_RTS || qp->wait != FAB_WAIT_NONE)
+	if (!at_work(qp) || (qp->wait != FAB_WAIT_NONE && !qp->stalled))
 		return;
 	rest(qp);
 	step_back(qp, seq, offset);
-	wait_start(qp, FAB_WAIT_RETRY, qp->attr.timeout ? 4096ULL << qp->attr.timeout : FAB_NEVER);
+	if (qp->wait == FAB_WAIT_NONE)
+		wait_start(qp, FAB_WAIT_RETRY,
+			   qp->attr.timeout ? 4096ULL << qp->attr.timeout : FAB_NEVER);
 }
 
 void fab_requester_timer(struct fab_qp *qp, uint64_t now)
@@ -162,7 +198,7 @@ static uint64_t rnr_ns(uint32_t code)
 static void receiver_not_ready(struct fab_qp *qp, const struct fab_pkt *pkt)
 {
 	complete_upto(qp, pkt->seq);
-	if (atomic_load(&qp->state) != IBV_QPS_RTS || qp->wait != FAB_WAIT_NONE)
+	if (!at_work(qp) || qp->wait != FAB_WAIT_NONE)
 		return;
 	if (qp->rnr_retries == 0) {
 		fab_requester_finish(qp, pkt->seq, IBV_WC_RNR_RETRY_EXC_ERR);
@@ -241,7 +277,7 @@ static void fill(struct fab_qp *qp, const struct fab_wqe *w, struct fab_pkt *pkt
 }
 
 /* Puts the next part on the link. */
-static bool send_part(struct fab_qp *qp, const struct fab_wqe *w)
+static bool send_part(struct fab_qp *qp, struct fab_wqe *w)
 {
 	uint64_t left = is_read(w) ? 0 : w->length - qp->sq_tx_off, due;
 	uint32_t len = fab_shape_segment(qp->dev, qp->link->peer_dev);
@@ -268,6 +304,7 @@ static bool send_part(struct fab_qp *qp, const struct fab_wqe *w)
 	qp->sq_tx_off += len;
 	if (len == left) {
 		qp->reads += is_read(w);
+		w->epoch = qp->epoch;
 		qp->sq_tx++;
 		qp->sq_tx_off = 0;
 	}
@@ -283,8 +320,9 @@ bool fab_requester_send(struct fab_qp *qp)
 		fab_qp_flush(qp);
 		return false;
 	}
-	if (atomic_load(&qp->state) != IBV_QPS_RTS || qp->wait != FAB_WAIT_NONE ||
-	    qp->sq_error_at != FAB_NEVER || qp->sq_tx == atomic_load(&qp->sq_head)) {
+	if (!at_work(qp) || qp->wait != FAB_WAIT_NONE || qp->sq_error_at != FAB_NEVER ||
+	    qp->sq_tx == atomic_load(&qp->sq_head) ||
+	    (atomic_load(&qp->state) == IBV_QPS_SQD && qp->sq_tx >= qp->sq_drain)) {
 		rest(qp);
 		return false;
 	}
@@ -306,7 +344,7 @@ static void data_arrived(struct fab_qp *qp, const struct fab_pkt *pkt, const uin
 {
 	struct fab_wqe *w = wqe_at(qp, pkt->seq);
 
-	if (pkt->seq < qp->sq_una || pkt->seq >= qp->sq_tx || pkt->epoch != qp->epoch ||
+	if (pkt->seq < qp->sq_una || pkt->seq >= qp->sq_tx || pkt->epoch != w->epoch ||
 	    !is_read(w) || pkt->offset + pkt->len > w->length)
 		return;
 	complete_upto(qp, pkt->seq);
@@ -315,6 +353,7 @@ static void data_arrived(struct fab_qp *qp, const struct fab_pkt *pkt, const uin
 		return;
 	}
 	if (pkt->flags & FAB_PKT_LAST) {
+		w->answered = true;
 		qp->reads--;
 		fab_engine_activate(qp);
 		complete_upto(qp, pkt->seq + 1);
@@ -326,7 +365,7 @@ void fab_requester_answer(struct fab_qp *qp, const struct fab_pkt *pkt, const ui
 	bool current = pkt->epoch == qp->epoch;
 	uint64_t head = atomic_load(&qp->sq_head);
 
-	if (atomic_load(&qp->state) != IBV_QPS_RTS || pkt->seq > head)
+	if (!at_work(qp) || pkt->seq > head)
 		return;
 	switch (pkt->op) {
 	case FAB_OP_ACK:

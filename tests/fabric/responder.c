@@ -99,10 +99,18 @@ static void complete_recv(struct fab_qp *qp, const struct fab_pkt *pkt, enum ibv
 	fab_cq_complete((struct fab_cq *)qp->qp.recv_cq, &cqe);
 }
 
+/* What was asked before is answered before: a refusal waits for the data of READs. */
+static bool must_wait(struct fab_link *link, const struct fab_qp *qp)
+{
+	if (qp->pending_reads)
+		link->held = true;
+	return qp->pending_reads;
+}
+
 /* Refuses for good: the responder's QP goes to the error state too. A receive that was in use ends
  * with @local, else the program gets an event. */
-static void fail(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt *pkt,
-		 enum ibv_wc_status remote, enum ibv_wc_status local)
+static void fail_now(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt *pkt,
+		     enum ibv_wc_status remote, enum ibv_wc_status local)
 {
 	refuse(link, pkt, FAB_OP_NAK, remote);
 	if (qp->cur_valid)
@@ -113,6 +121,13 @@ static void fail(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt 
 	fab_qp_to_error(qp);
 }
 
+static void fail(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt *pkt,
+		 enum ibv_wc_status remote, enum ibv_wc_status local)
+{
+	if (!must_wait(link, qp))
+		fail_now(link, qp, pkt, remote, local);
+}
+
 static bool need_recv(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt *pkt)
 {
 	if (qp->cur_valid)
@@ -121,7 +136,8 @@ static bool need_recv(struct fab_link *link, struct fab_qp *qp, const struct fab
 		qp->cur_valid = true;
 		return true;
 	}
-	refuse(link, pkt, FAB_OP_RNR, qp->attr.min_rnr_timer);
+	if (!must_wait(link, qp))
+		refuse(link, pkt, FAB_OP_RNR, qp->attr.min_rnr_timer);
 	return false;
 }
 
@@ -290,7 +306,7 @@ static bool read_turn(struct fab_link *link)
 		mr = fab_mr_find(read->pkt.rkey, qp->qp.pd, read->pkt.raddr + read->done, len,
 				 IBV_ACCESS_REMOTE_READ);
 	if (len && !atomic && !mr) {
-		fail(link, qp, &read->pkt, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR);
+		fail_now(link, qp, &read->pkt, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR);
 		return true;
 	}
 	if (!fab_shape(link->local_dev, link->peer_dev, len, fab_now(), &due)) {
@@ -395,7 +411,10 @@ bool fab_responder_poll(struct fab_link *link, uint64_t now)
 		/* Room for an ack and a refusal, so that nothing here can fail for lack of it. */
 		if (!pkt || !fab_ring_reserve(&link->resp, 4 * FAB_RING_ALIGN))
 			break;
+		link->held = false;
 		receive(link, pkt);
+		if (link->held)
+			break;
 		if (fab_ring_consume(&link->req, pkt))
 			fab_link_ring(link);
 		moved = true;

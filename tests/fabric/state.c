@@ -18,8 +18,9 @@
 #include "common/cleanup.h"
 #include "common/macros.h"
 
-#define STATE_MAGIC   0x4d504642U
-#define STATE_VERSION 1
+#define STATE_MAGIC 0x4d504642U
+/* Raised when the meaning of a field changes; other changes show in the size. */
+#define STATE_VERSION (2U << 24 | (uint32_t)sizeof(struct fab_state))
 
 static const char *const verb_names[FAB_VERB_MAX] = {
 	[FAB_VERB_OPEN_DEVICE] = "open_device",
@@ -74,18 +75,26 @@ static int make_dir(const char *path)
 	return 0;
 }
 
-static int open_dir(const struct fab_config *conf)
+static int base_dir(char *ret_path, size_t size)
 {
 	const char *base = getenv("MPIB_FABRIC_DIR");
+	int r;
+
+	if (base && base[0])
+		r = snprintf(ret_path, size, "%s", base);
+	else
+		r = snprintf(ret_path, size, "/dev/shm/mpib-fabric-%u", geteuid());
+	return r >= (int)size - FAB_NAME_MAX - 16 ? -ENAMETOOLONG : 0;
+}
+
+static int open_dir(const struct fab_config *conf)
+{
 	char path[4096];
 	int r, fd;
 
-	if (base && base[0])
-		r = snprintf(path, sizeof(path), "%s", base);
-	else
-		r = snprintf(path, sizeof(path), "/dev/shm/mpib-fabric-%u", geteuid());
-	if (r >= (int)sizeof(path) - FAB_NAME_MAX - 16)
-		return -ENAMETOOLONG;
+	r = base_dir(path, sizeof(path));
+	if (r < 0)
+		return r;
 	r = make_dir(path);
 	if (r < 0)
 		return r;
@@ -137,18 +146,35 @@ static void state_init(struct fab_state *state, const struct fab_config *conf)
 	atomic_store(&state->magic, STATE_MAGIC);
 }
 
+_Static_assert(sizeof(struct fab_state) < 1U << 24, "the size fits into the version");
+
+/* A file that is being begun, or was by a process that died, is ours to finish. */
+static int check_layout(int fd, off_t size)
+{
+	uint32_t head[2] = { 0, 0 }; /* magic and version, in every build */
+
+	if (pread(fd, head, sizeof(head), 0) < 0)
+		return -errno;
+	if (head[0] != STATE_MAGIC)
+		return 0;
+	return head[1] == STATE_VERSION && size == (off_t)sizeof(struct fab_state) ? 0 : -ESTALE;
+}
+
 static int map_state(struct fab_meeting *m, const struct fab_config *conf)
 {
 	const void *theirs, *ours = conf;
 	struct stat st;
 	void *map;
+	int r;
 
 	m->state_fd = openat(m->dir_fd, "state", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (m->state_fd < 0 || fstat(m->state_fd, &st) < 0)
 		return -errno;
+	r = check_layout(m->state_fd, st.st_size);
+	if (r < 0)
+		return r;
 	if (st.st_size < (off_t)sizeof(struct fab_state)) {
-		int r = posix_fallocate(m->state_fd, 0, sizeof(struct fab_state));
-
+		r = posix_fallocate(m->state_fd, 0, sizeof(struct fab_state));
 		if (r)
 			return -r;
 	}
@@ -161,10 +187,52 @@ static int map_state(struct fab_meeting *m, const struct fab_config *conf)
 		state_init(m->state, conf);
 	/* Both are zeroed before they are filled, their padding too. */
 	theirs = &m->state->conf;
-	if (atomic_load(&m->state->version) != STATE_VERSION ||
-	    memcmp(theirs, ours, sizeof(*conf)) != 0)
-		return -ESTALE;
-	return 0;
+	return memcmp(theirs, ours, sizeof(*conf)) ? -ESTALE : 0;
+}
+
+static bool somebody_lives(int state_fd)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	return fcntl(state_fd, F_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
+}
+
+static void unmap_state(struct fab_meeting *m)
+{
+	if (m->state)
+		(void)munmap(m->state, sizeof(*m->state));
+	if (m->state_fd >= 0)
+		(void)close(m->state_fd);
+	m->state = NULL;
+	m->state_fd = -1;
+}
+
+/* The file of another build, or of a configuration whose number happens to be the same, is replaced
+ * by a new one if no process lives in it. */
+static int take_state(struct fab_meeting *m, const struct fab_config *conf)
+{
+	int r = map_state(m, conf);
+
+	if (r != -ESTALE || somebody_lives(m->state_fd))
+		return r;
+	unmap_state(m);
+	return unlinkat(m->dir_fd, "state", 0) < 0 ? -errno : map_state(m, conf);
+}
+
+const char *fab_meeting_error(int r, char *ret_text, size_t size)
+{
+	const char *why = strerror(-r);
+	char dir[4096];
+
+	if (base_dir(dir, sizeof(dir)) < 0)
+		(void)snprintf(dir, sizeof(dir), "MPIB_FABRIC_DIR");
+	if (r == -ESTALE)
+		why = "processes of another build of the fabric are in it; end them, or choose "
+		      "another directory with MPIB_FABRIC_DIR";
+	else if (r == -EPERM)
+		why = "it must be a directory of this user that nobody else can write";
+	(void)snprintf(ret_text, size, "meeting directory %s: %s", dir, why);
+	return ret_text;
 }
 
 int fab_meeting_open(const struct fab_config *conf, struct fab_meeting *ret_meeting)
@@ -178,7 +246,7 @@ int fab_meeting_open(const struct fab_config *conf, struct fab_meeting *ret_meet
 	if (flock(m.dir_fd, LOCK_EX) < 0)
 		r = -errno;
 	else
-		r = map_state(&m, conf);
+		r = take_state(&m, conf);
 	(void)flock(m.dir_fd, LOCK_UN);
 	if (r < 0) {
 		fab_meeting_close(&m);
@@ -273,10 +341,7 @@ void fab_meeting_leave(struct fab_meeting *m)
 void fab_meeting_close(struct fab_meeting *m)
 {
 	fab_meeting_leave(m);
-	if (m->state)
-		(void)munmap(m->state, sizeof(*m->state));
-	if (m->state_fd >= 0)
-		(void)close(m->state_fd);
+	unmap_state(m);
 	if (m->dir_fd >= 0)
 		(void)close(m->dir_fd);
 	*m = (struct fab_meeting){ .dir_fd = -1, .state_fd = -1 };

@@ -119,6 +119,9 @@ int fab_env_config(struct fab_config *ret_conf, char *err, size_t err_len);
 /* Opens the meeting directory for @conf, makes it if it isn't there. Negative errno. */
 int fab_meeting_open(const struct fab_config *conf, struct fab_meeting *ret_meeting);
 
+/* Says why fab_meeting_open() failed with @r, naming the directory; fills and returns @ret_text. */
+const char *fab_meeting_error(int r, char *ret_text, size_t size);
+
 /* Takes a free process slot for @node and listens; the listener comes in @ret_listen_fd. */
 int fab_meeting_join(struct fab_meeting *meeting, uint32_t node, int *ret_listen_fd);
 

@@ -33,6 +33,7 @@ uint64_t clock_ms(void);
 /* A write of @len bytes and its completion. */
 enum ibv_wc_status write_once(struct pair *p, uint32_t len);
 
-extern const struct fault_case death_cases[], control_cases[], life_cases[], gpu_cases[];
+extern const struct fault_case death_cases[], control_cases[], life_cases[], rule_cases[],
+	gpu_cases[];
 
 #endif
