@@ -400,6 +400,16 @@ static void receive(struct fab_link *link, const struct fab_pkt *pkt)
 	}
 }
 
+/* A peer acknowledges a message before its program can answer it: what it asks now comes after the
+ * answers that it gave, on the QP's own way out. */
+static void answers_first(const struct fab_link *link, const struct fab_pkt *pkt, uint64_t now)
+{
+	const struct fab_qp *qp = find_qp(link, pkt);
+
+	if (qp && qp->link && !qp->link->dead)
+		(void)fab_requester_poll(qp->link, now);
+}
+
 bool fab_responder_poll(struct fab_link *link, uint64_t now)
 {
 	uint64_t due = FAB_NEVER;
@@ -411,6 +421,7 @@ bool fab_responder_poll(struct fab_link *link, uint64_t now)
 		/* Room for an ack and a refusal, so that nothing here can fail for lack of it. */
 		if (!pkt || !fab_ring_reserve(&link->resp, 4 * FAB_RING_ALIGN))
 			break;
+		answers_first(link, pkt, now);
 		link->held = false;
 		receive(link, pkt);
 		if (link->held)
