@@ -179,12 +179,12 @@ struct fab_qp {
 	uint64_t sq_una;	   /* engine: oldest without an answer */
 	uint64_t sq_tx, sq_tx_off; /* engine: next to send, and how much of it has gone */
 	uint64_t sq_error_at;	   /* engine: index that failed locally, or FAB_NEVER */
+	uint64_t sq_drain;	   /* engine: in SQD, requests from here on stay */
 	enum ibv_wc_status sq_error;
-	uint32_t reads;	   /* engine: READs and atomics under way */
-	uint64_t sq_drain; /* engine: in SQD, requests from here on stay */
-	bool draining;	   /* engine: SQD was asked for and isn't reached yet */
-	uint16_t epoch;	   /* engine: raised by each step back, so that old answers show */
-	bool stalled;	   /* READ data waits for a port that is down */
+	uint32_t reads; /* engine: READs and atomics under way */
+	bool draining;	/* engine: SQD was asked for and isn't reached yet */
+	bool stalled;	/* READ data waits for a port that is down */
+	uint16_t epoch; /* engine: raised by each step back, so that old answers show */
 	enum fab_wait wait;
 	uint64_t wait_due;
 	uint32_t retries, rnr_retries;
@@ -193,8 +193,8 @@ struct fab_qp {
 	uint64_t exp_seq, exp_off;
 	struct fab_rwqe cur; /* receive in use by a SEND under way */
 	struct ibv_sge cur_sge[FAB_SGE_MAX];
-	bool cur_valid;
 	uint32_t pending_reads;
+	bool cur_valid;
 	bool established; /* IBV_EVENT_COMM_EST was given */
 
 	struct fab_rq rq;
@@ -207,9 +207,9 @@ struct fab_qp {
 
 	/* Engine's lists, engine lock; the inbox link belongs to whoever set `queued`. */
 	_Atomic bool queued;
+	bool active, waiting, holding;
 	struct fab_qp *inbox_next;
 	TAILQ_ENTRY(fab_qp) active_node, wait_node, held_node;
-	bool active, waiting, holding;
 	struct fab_link *link; /* way to the peer, or NULL: look for it */
 
 	/* Posting through ibv_wr_*, sq_lock held from wr_start on. */
