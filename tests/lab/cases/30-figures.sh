@@ -10,7 +10,7 @@
 speed() {
 	agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = $2"
 	agent_reload 1
-	perf "$1" 1 2 "$ADVANCED" bw --size 1M --window 8 --seconds 8 --warmup 2
+	perf "$1" 1 2 "$ADVANCED" bw --size 1M --window 8 --seconds 12 --warmup 3
 	perf_result "$1" .mbps
 }
 
