@@ -232,7 +232,7 @@ static bool is_shortage(int error)
 	return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOBUFS;
 }
 
-/* 0: one was taken or lost, go on; 1: no more for now; a negative errno ends the agent. */
+/* 0: one was taken or lost, go on; 1: none is left; a negative errno ends the agent. */
 static int accept_one(struct mpib_server *server)
 {
 	struct ucred cred = { 0 };

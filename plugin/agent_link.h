@@ -59,7 +59,7 @@ void mpib_agent_link_close(void);
 int mpib_agent_register(struct mpib_agent_reg *reg, uint32_t sout_src_be, uint32_t sout_dst_be,
 			uint32_t sup_src_be, uint32_t sup_dst_be);
 
-/* 1: the connection may go on (slot, or none for now: no agent, table full, an agent that served
+/* 1: the connection may go on (slot, or none yet: no agent, table full, an agent that served
  * this process before and is silent now); 0: wait; negative errno: the agent answered wrong, or
  * has never answered and didn't in time: one warning was written. */
 int mpib_agent_register_poll(struct mpib_agent_reg *reg);

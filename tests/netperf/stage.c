@@ -72,7 +72,7 @@ static int run_service(struct np_session *s, void (*job)(void *arg))
 	return r < 0 ? r : s->job_result;
 }
 
-/* The engine stands still and its counts are final for now. */
+/* The engine stands still and its counts stay as they are. */
 static int wait_frozen(struct np_session *s)
 {
 	atomic_store_explicit(&s->engine.freeze, true, memory_order_release);
