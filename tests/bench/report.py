@@ -83,6 +83,18 @@ def goodput(results):
                   *names, "SOUT alone", "SUP alone", "target"], rows)
 
 
+def unlimited(results):
+    points = results.of("unlimited")
+    if not points:
+        return ""
+    names = list(points[0]["median"])
+    rows = [[name_of(p["size"]), p["outstanding"],
+             *[f"{p['median'][n] / 1e9:.2f} ({p['tenth'][n] / 1e9:.2f})" for n in names],
+             *[number(p["fused_over"][n], 2) for n in names if n != "fused"]] for p in points]
+    return table(["message", "outstanding", *[f"{n}, GB/s" for n in names],
+                  *[f"fused / {n}" for n in names if n != "fused"]], rows)
+
+
 def latency(results):
     rows = []
     points = results.of("latency", "small/")
@@ -184,8 +196,8 @@ def hint(results):
 
 
 SECTIONS = {"machine": machine, "instructions": instructions, "goodput": goodput,
-            "latency": latency, "split-pays": split_pays, "split-cost": split_cost,
-            "scale": scale, "set-up": set_up, "hint": hint}
+            "unlimited": unlimited, "latency": latency, "split-pays": split_pays,
+            "split-cost": split_cost, "scale": scale, "set-up": set_up, "hint": hint}
 
 
 def markdown(records):
