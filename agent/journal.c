@@ -12,9 +12,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "agent/journal_impl.h"
 #include "agent/sink.h"
-#include "common/ipv4.h"
-#include "common/share.h"
 
 enum class {
 	CLASS_ALWAYS, /* rare by nature */
@@ -63,20 +62,7 @@ static const uint32_t bursts[CLASS_MAX] = {
 	[CLASS_CLIENT] = MPIB_JOURNAL_BURST_CLIENT,
 };
 
-#define FIELDS_MAX 16
-
 #define JOURNAL_SOCKET "/run/systemd/journal/socket"
-
-/* One entry under construction: fields as "NAME=value" in one buffer. */
-struct entry {
-	enum mpib_event event;
-	int priority;
-	char buf[2048];
-	size_t used;
-	struct iovec fields[FIELDS_MAX];
-	int n_fields;
-	const char *message; /* the text behind "MESSAGE=" */
-};
 
 const char *mpib_event_name(enum mpib_event event)
 {
@@ -133,13 +119,13 @@ uint64_t mpib_journal_suppressed(const struct mpib_journal *journal)
 
 /* ---- building an entry ---------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void add(struct entry *entry, const char *format, ...)
+void mpib_entry_add(struct mpib_entry *entry, const char *format, ...)
 {
 	size_t room = sizeof(entry->buf) - entry->used;
 	va_list args;
 	int len;
 
-	if (room < 2 || entry->n_fields == FIELDS_MAX)
+	if (room < 2 || entry->n_fields == MPIB_ENTRY_FIELDS_MAX)
 		return;
 
 	va_start(args, format);
@@ -157,9 +143,8 @@ __attribute__((format(printf, 2, 3))) static void add(struct entry *entry, const
 	entry->used += (size_t)len + 1;
 }
 
-__attribute__((format(printf, 4, 5))) static void start_entry(struct entry *entry,
-							      enum mpib_event event, int priority,
-							      const char *format, ...)
+void mpib_entry_start(struct mpib_entry *entry, enum mpib_event event, int priority,
+		      const char *format, ...)
 {
 	char text[1024];
 	va_list args;
@@ -172,33 +157,14 @@ __attribute__((format(printf, 4, 5))) static void start_entry(struct entry *entr
 	va_start(args, format);
 	(void)vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	add(entry, "MESSAGE=%s", text);
+	mpib_entry_add(entry, "MESSAGE=%s", text);
 	entry->message = entry->buf + strlen("MESSAGE=");
-	add(entry, "PRIORITY=%d", priority);
-	add(entry, "MESSAGE_ID=%s", events[event].message_id);
-	add(entry, "MPIB_EVENT=%s", events[event].name);
+	mpib_entry_add(entry, "PRIORITY=%d", priority);
+	mpib_entry_add(entry, "MESSAGE_ID=%s", events[event].message_id);
+	mpib_entry_add(entry, "MPIB_EVENT=%s", events[event].name);
 }
 
-static void add_process(struct entry *entry, pid_t pid, uid_t uid)
-{
-	if (pid > 0)
-		add(entry, "OBJECT_PID=%ld", (long)pid);
-	add(entry, "MPIB_UID=%u", uid);
-}
-
-static void add_slot(struct entry *entry, uint32_t index, const struct mpib_slot *slot)
-{
-	char flow[MPIB_FLOW_TEXT_MAX];
-
-	add(entry, "MPIB_FLOW=%s", mpib_flow_format(slot->src_be, slot->dst_be, flow));
-	add(entry, "MPIB_SLOT=%u", index);
-	add(entry, "MPIB_SHARE=%u", slot->verdict.share);
-	add(entry, "MPIB_ISLAND_SRC=%s", slot->verdict.src_island);
-	add(entry, "MPIB_ISLAND_DST=%s", slot->verdict.dst_island);
-	add(entry, "MPIB_RULE=%s", mpib_rule_name(slot->verdict.rule));
-}
-
-static const char *entry_flow(const struct entry *entry)
+static const char *entry_flow(const struct mpib_entry *entry)
 {
 	static const char name[] = "MPIB_FLOW=";
 
@@ -218,8 +184,7 @@ void mpib_journal_listen(struct mpib_journal *journal, mpib_journal_listener lis
 	journal->listener_user = user;
 }
 
-/* False where it is lost: the journal stands still, and what waits for it is as much as may. */
-static bool emit(struct mpib_journal *journal, struct entry *entry)
+bool mpib_journal_emit(struct mpib_journal *journal, struct mpib_entry *entry)
 {
 	if (journal->listener)
 		journal->listener(journal->listener_user, entry->event, entry->priority,
@@ -243,7 +208,7 @@ static bool emit(struct mpib_journal *journal, struct entry *entry)
 
 static void end_window(struct mpib_journal *journal, uint64_t now)
 {
-	struct entry entry;
+	struct mpib_entry entry;
 	uint32_t total = 0;
 	char list[256] = "";
 	size_t used = 0;
@@ -259,12 +224,12 @@ static void end_window(struct mpib_journal *journal, uint64_t now)
 	}
 
 	if (total) {
-		start_entry(&entry, MPIB_EVENT_SUPPRESSED, LOG_NOTICE,
-			    "%u more entries within %" PRIu64 " s were not written: %s", total,
-			    (now - journal->window_start) / 1000000u, list);
-		add(&entry, "MPIB_SUPPRESSED=%u", total);
+		mpib_entry_start(&entry, MPIB_EVENT_SUPPRESSED, LOG_NOTICE,
+				 "%u more entries within %" PRIu64 " s were not written: %s", total,
+				 (now - journal->window_start) / 1000000u, list);
+		mpib_entry_add(&entry, "MPIB_SUPPRESSED=%u", total);
 		journal->window_start = now;
-		if (!emit(journal, &entry)) {
+		if (!mpib_journal_emit(journal, &entry)) {
 			/* said with a later window's */
 			journal->held_back[MPIB_EVENT_SUPPRESSED]--;
 			memset(journal->in_window, 0, sizeof(journal->in_window));
@@ -297,8 +262,7 @@ struct mpib_journal *mpib_journal_free(struct mpib_journal *journal)
 	return NULL;
 }
 
-/* Asked before an entry is built, so that a flood costs next to nothing. */
-static bool admit(struct mpib_journal *journal, enum mpib_event event)
+bool mpib_journal_admit(struct mpib_journal *journal, enum mpib_event event)
 {
 	enum class class = events[event].class;
 
@@ -311,193 +275,4 @@ static bool admit(struct mpib_journal *journal, enum mpib_event event)
 	journal->held_back[event]++;
 	journal->suppressed++;
 	return false;
-}
-
-/* ---- events --------------------------------------------------------------------------------- */
-
-void mpib_journal_start(struct mpib_journal *journal, const char *dir, const char *config,
-			uint32_t slots, uint32_t flows)
-{
-	struct entry entry;
-
-	start_entry(&entry, MPIB_EVENT_START, LOG_INFO,
-		    "started: mpib-agentd " MPIB_VERSION " serves %s with %u slots, policy %s, %u "
-		    "flow%s re-adopted",
-		    dir, slots, config, flows, flows == 1 ? "" : "s");
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_stop(struct mpib_journal *journal, const char *dir, uint32_t flows)
-{
-	struct entry entry;
-
-	start_entry(&entry, MPIB_EVENT_STOP, LOG_INFO,
-		    "stopped: %u flow%s of %s keep their last shares", flows, flows == 1 ? "" : "s",
-		    dir);
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_failure(struct mpib_journal *journal, const char *text)
-{
-	struct entry entry;
-
-	start_entry(&entry, MPIB_EVENT_STOP, LOG_ERR, "%s", text);
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_adopt(struct mpib_journal *journal, bool warning, const char *text)
-{
-	struct entry entry;
-
-	start_entry(&entry, MPIB_EVENT_ADOPT, warning ? LOG_WARNING : LOG_INFO, "%s", text);
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_register(struct mpib_journal *journal, const struct mpib_reg *reg,
-			   const struct mpib_slot *slot)
-{
-	struct entry entry;
-	char flow[MPIB_FLOW_TEXT_MAX];
-	char percent[MPIB_SHARE_TEXT_MAX];
-
-	if (!admit(journal, MPIB_EVENT_REGISTER))
-		return;
-
-	start_entry(&entry, MPIB_EVENT_REGISTER, LOG_INFO,
-		    "flow %s registered by pid %ld: connection 0x%08x, slot %u, share %u (%s), "
-		    "island %s to %s, rule %s",
-		    mpib_flow_format(slot->src_be, slot->dst_be, flow), (long)reg->peer->pid,
-		    reg->conn_id, reg->slot, slot->verdict.share,
-		    mpib_share_format(slot->verdict.share, percent), slot->verdict.src_island,
-		    slot->verdict.dst_island, mpib_rule_name(slot->verdict.rule));
-	add_slot(&entry, reg->slot, slot);
-	add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
-	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg *reg,
-			     const struct mpib_slot *slot, const char *why)
-{
-	struct entry entry;
-	char flow[MPIB_FLOW_TEXT_MAX];
-
-	if (!admit(journal, MPIB_EVENT_DEREGISTER))
-		return;
-
-	start_entry(&entry, MPIB_EVENT_DEREGISTER, LOG_INFO,
-		    "flow %s deregistered: connection 0x%08x of pid %ld, slot %u, %s; %u left",
-		    mpib_flow_format(slot->src_be, slot->dst_be, flow), reg->conn_id,
-		    (long)reg->peer->pid, reg->slot, why, slot->n_regs - 1);
-	add_slot(&entry, reg->slot, slot);
-	add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
-	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
-		       uint32_t share_before)
-{
-	struct entry entry;
-	char flow[MPIB_FLOW_TEXT_MAX];
-	char before[MPIB_SHARE_TEXT_MAX];
-	char after[MPIB_SHARE_TEXT_MAX];
-
-	if (!admit(journal, MPIB_EVENT_HINT))
-		return;
-
-	start_entry(&entry, MPIB_EVENT_HINT, LOG_NOTICE,
-		    "flow %s share %u (%s) -> %u (%s): slot %u, rule %s",
-		    mpib_flow_format(slot->src_be, slot->dst_be, flow), share_before,
-		    mpib_share_format(share_before, before), slot->verdict.share,
-		    mpib_share_format(slot->verdict.share, after), index,
-		    mpib_rule_name(slot->verdict.rule));
-	add_slot(&entry, index, slot);
-	add(&entry, "MPIB_SHARE_BEFORE=%u", share_before);
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_override(struct mpib_journal *journal, const struct mpib_override *override,
-			   const char *how, uint64_t usec, uid_t uid)
-{
-	struct entry entry;
-	char flow[MPIB_FLOW_TEXT_MAX];
-	char percent[MPIB_SHARE_TEXT_MAX];
-	char time[48] = "";
-
-	if (usec)
-		(void)snprintf(time, sizeof(time), " for %" PRIu64 " s",
-			       (usec + 999999u) / 1000000u);
-	start_entry(&entry, MPIB_EVENT_OVERRIDE, LOG_NOTICE,
-		    "flow %s override %u (%s) %s%s by uid %u",
-		    mpib_flow_format(override->src_be, override->dst_be, flow), override->share,
-		    mpib_share_format(override->share, percent), how, time, uid);
-	add(&entry, "MPIB_FLOW=%s", flow);
-	add(&entry, "MPIB_SHARE=%u", override->share);
-	add(&entry, "MPIB_OVERRIDE=%s", how);
-	add(&entry, "MPIB_UID=%u", uid);
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_reload(struct mpib_journal *journal, const char *path, uint32_t flows,
-			 uint32_t changed)
-{
-	struct entry entry;
-
-	start_entry(&entry, MPIB_EVENT_RELOAD, LOG_NOTICE,
-		    "policy reloaded from %s: %u of %u flow%s got another share", path, changed,
-		    flows, flows == 1 ? "" : "s");
-	add(&entry, "MPIB_CHANGED=%u", changed);
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_reload_refused(struct mpib_journal *journal, const char *cause)
-{
-	struct entry entry;
-
-	start_entry(&entry, MPIB_EVENT_RELOAD_REFUSED, LOG_ERR,
-		    "reload refused, the old policy stays in force: %s", cause);
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_refusal(struct mpib_journal *journal, const struct mpib_peer *peer,
-			  uint32_t conn_id, const struct mpib_addresses *addresses, const char *why)
-{
-	struct entry entry;
-	char flow[MPIB_FLOW_TEXT_MAX] = "";
-
-	if (!admit(journal, MPIB_EVENT_REFUSAL))
-		return;
-
-	if (addresses)
-		(void)mpib_flow_format(addresses->sout_src_be, addresses->sout_dst_be, flow);
-	start_entry(&entry, MPIB_EVENT_REFUSAL, LOG_WARNING,
-		    "refused connection 0x%08x of pid %ld (uid %u)%s%s: %s", conn_id,
-		    (long)peer->pid, peer->user->uid, addresses ? ", flow " : "", flow, why);
-	if (addresses)
-		add(&entry, "MPIB_FLOW=%s", flow);
-	add(&entry, "MPIB_CONN_ID=0x%08x", conn_id);
-	add_process(&entry, peer->pid, peer->user->uid);
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_client(struct mpib_journal *journal, pid_t pid, uid_t uid, const char *why)
-{
-	struct entry entry;
-
-	if (!admit(journal, MPIB_EVENT_CLIENT))
-		return;
-
-	start_entry(&entry, MPIB_EVENT_CLIENT, LOG_WARNING,
-		    "connection of pid %ld (uid %u) closed: %s", (long)pid, uid, why);
-	add_process(&entry, pid, uid);
-	(void)emit(journal, &entry);
-}
-
-void mpib_journal_limit(struct mpib_journal *journal, const char *text)
-{
-	struct entry entry;
-
-	start_entry(&entry, MPIB_EVENT_LIMIT, LOG_WARNING, "%s", text);
-	(void)emit(journal, &entry);
 }
