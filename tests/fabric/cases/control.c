@@ -106,6 +106,32 @@ static void rates(struct side *s)
 	pair_close(&p);
 }
 
+/* A message in the middle of a slow wire goes on at the rate that the wire gets. */
+static void sped_up(struct side *s)
+{
+	static const char *const how[] = { "rate 1/sup 100000000", "rate 1/sup 0", "reset",
+					   "reset 1/sup" };
+	struct pair_options options = { 0 };
+	struct pair p;
+
+	pair_open(s, &p, &options);
+	for (size_t k = 0; !s->client && k < sizeof(how) / sizeof(how[0]); k++) {
+		uint64_t start;
+
+		ctl("rate 1/sup 10000"); /* all of it: 6.5 s; a packet: 0.4 s */
+		require(post(&p, IBV_WR_RDMA_WRITE, 1, 0, 1 << 16, IBV_SEND_SIGNALED) == 0,
+			"a post");
+		require(is_quiet(p.send_cq), "nothing yet");
+		start = clock_ms();
+		ctl(how[k]);
+		require(await(p.send_cq).status == IBV_WC_SUCCESS, "success");
+		(void)printf("%s: %lu ms\n", how[k], (unsigned long)(clock_ms() - start));
+		require(clock_ms() - start < 3000, "the rest at the new rate");
+	}
+	sync_ends(s);
+	pair_close(&p);
+}
+
 static void drop_qp(struct side *s)
 {
 	struct pair_options options = { .timeout = 12, .retry = 1 };
@@ -282,6 +308,7 @@ const struct fault_case control_cases[] = {
 	{ .name = "port-dead", .run = port_dead },
 	{ .name = "port-dead-in-read", .run = port_dead_in_read },
 	{ .name = "rates", .run = rates },
+	{ .name = "sped-up", .run = sped_up },
 	{ .name = "drop-qp", .run = drop_qp },
 	{ .name = "fail-verbs", .run = fail_verbs },
 	{ .name = "delays", .run = delays },
