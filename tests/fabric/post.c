@@ -103,6 +103,7 @@ static void finish_at_once(struct fab_qp *qp, const struct fab_wqe *w, uint64_t 
 
 	if (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
 		null_arrive(qp, w);
+	qp->sq_una = qp->sq_tx = head + 1; /* nothing is left to flush */
 	mpib_fabric_counts.requests++;
 	if (!w->signaled)
 		return;

@@ -258,6 +258,7 @@ static const char pci_config[] = "[fabric]\nname = pci\n[device sup]\npci = /pro
 static void null_mode(struct side *s)
 {
 	struct pair_options options = { .no_connect = true };
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
 	struct pair p;
 
 	if (s->client)
@@ -269,6 +270,9 @@ static void null_mode(struct side *s)
 	fill_pattern(p.buf, 4096, 1);
 	require(write_once(&p, 4096) == IBV_WC_SUCCESS, "success at once");
 	require(!pattern_holds(p.buf + ARENA, 4096, 1), "no byte moved");
+	require(post(&p, IBV_WR_RDMA_WRITE, 2, 0, 64, 0) == 0, "an unsignalled post");
+	require(!ibv_modify_qp(p.qp, &error, IBV_QP_STATE) && is_quiet(p.send_cq),
+		"nothing left to flush");
 	pair_close(&p);
 }
 
