@@ -41,15 +41,16 @@ enum mpib_busy {
 	MPIB_BUSY_SLOW = 2,  /* a group or a cut message waits for the send queues */
 };
 
-/* Send queue depth of a QP. Of it, messages posted whole need at most one request each; the rest
- * is for groups and for messages cut to a port's limit. */
-#define MPIB_SQ_DEPTH	      640
-#define MPIB_SQ_SLOW	      (MPIB_SQ_DEPTH - MPIB_REQUESTS_MAX)
-#define MPIB_CQ_DEPTH	      1024
+/* What one QP's send queue takes of groups and of messages cut to a port's limit: seven groups of
+ * eight, or two posts of a cut message. qp.h tells how deep the queues are. */
+#define MPIB_SQ_SLOW	      64
 #define MPIB_FLUSH_SCRATCH    64
 #define MPIB_INLINE_MAX	      64
 #define MPIB_POLL_BATCH	      16
 #define MPIB_CTS_SIGNAL_SLOTS 128 /* a CTS write in this many asks for a completion */
+/* CTS writes that may be out without a completion: at least MPIB_CTS_SIGNAL_SLOTS, or the one that
+ * makes room would never be posted. Twice that: nobody waits for it. */
+#define MPIB_CTS_DEPTH 256
 
 /* How long requests may still complete after the peer was seen to be gone: what it sent before is
  * on its way through another path than the news of its end. */

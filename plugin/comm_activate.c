@@ -110,11 +110,9 @@ static void prepare_recv(struct mpib_recv_comm *recv)
 	struct mpib_comm *comm = &recv->base;
 
 	recv->cts_addr = comm->remote_qps.ring_addr;
-	recv->cts_rail = comm->mode == MPIB_MODE_VANILLA && comm->path == MPIB_PATH_INTRA
-				 ? MPIB_SUP
-				 : MPIB_SOUT;
+	recv->cts_rail = mpib_qps_cts_rail(comm);
 	recv->cts_qp = comm->qp[recv->cts_rail][0];
-	recv->cts_limit = MPIB_SQ_DEPTH;
+	recv->cts_limit = MPIB_CTS_DEPTH;
 }
 
 int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env)

@@ -84,9 +84,37 @@ int mpib_qp_to_rts(struct ibv_qp *qp, const struct mpib_env *env)
 					    IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-static int create_one(struct mpib_comm *comm, unsigned int rail, struct ibv_srq *srq,
-		      struct ibv_qp **ret)
+static bool posts_cts(const struct mpib_comm *comm, unsigned int rail, unsigned int k)
 {
+	return comm->kind == MPIB_COUNTER_RECV && rail == mpib_qps_cts_rail(comm) && k == 0;
+}
+
+unsigned int mpib_qps_sq_depth(const struct mpib_comm *comm, unsigned int rail, unsigned int k)
+{
+	if (posts_cts(comm, rail, k))
+		return MPIB_CTS_DEPTH;
+	if (comm->kind == MPIB_COUNTER_RECV || !(comm->data_mask & mpib_rail_bit(rail)))
+		return 1;
+	return MPIB_SQ_DEPTH;
+}
+
+int mpib_qps_cq_depth(const struct mpib_comm *comm, unsigned int rail)
+{
+	unsigned int depth = 0;
+
+	if (comm->data_mask & mpib_rail_bit(rail))
+		depth = MPIB_REQUESTS_MAX;
+	if (depth && comm->kind == MPIB_COUNTER_SEND)
+		depth += comm->nqps[rail] * MPIB_SQ_SLOW;
+	if (posts_cts(comm, rail, 0))
+		depth += MPIB_CTS_DEPTH;
+	return depth ? (int)depth : 1;
+}
+
+static int create_one(struct mpib_comm *comm, unsigned int rail, unsigned int k,
+		      struct ibv_srq *srq)
+{
+	struct ibv_qp **ret = &comm->qp[rail][k];
 	struct ibv_qp_init_attr init;
 	int r;
 
@@ -96,11 +124,11 @@ static int create_one(struct mpib_comm *comm, unsigned int rail, struct ibv_srq 
 	init.recv_cq = comm->cq[rail];
 	init.srq = srq;
 	init.qp_type = IBV_QPT_RC;
-	init.cap.max_send_wr = MPIB_SQ_DEPTH;
+	init.cap.max_send_wr = mpib_qps_sq_depth(comm, rail, k);
 	init.cap.max_recv_wr = srq ? 0 : 1;
 	init.cap.max_send_sge = 1;
 	init.cap.max_recv_sge = srq ? 0 : 1;
-	init.cap.max_inline_data = comm->kind == MPIB_COUNTER_RECV ? MPIB_INLINE_MAX : 0;
+	init.cap.max_inline_data = posts_cts(comm, rail, k) ? MPIB_INLINE_MAX : 0;
 	r = mpib_verbs_create_qp(comm->dev->hca[rail].pd, &init, ret);
 	if (r < 0)
 		return warn(comm, rail, "be created", r);
@@ -112,7 +140,7 @@ static int create_one(struct mpib_comm *comm, unsigned int rail, struct ibv_srq 
 int mpib_qps_create(struct mpib_comm *comm, unsigned int rail, struct ibv_srq *srq)
 {
 	for (unsigned int k = 0; k < comm->nqps[rail]; k++) {
-		int r = create_one(comm, rail, srq, &comm->qp[rail][k]);
+		int r = create_one(comm, rail, k, srq);
 
 		if (r < 0)
 			return r;

@@ -8,6 +8,42 @@
 
 #include "plugin/comm.h"
 
+/*
+ * How deep the queues are. Queue memory is most of what a connection's set-up costs, so each gets
+ * what can ever be in it; one that is full fails the connection, and a completion queue that
+ * overflows takes the device away from the whole process.
+ *
+ * A sender's QP holds at most
+ *   - a request of each message posted whole. A message has a struct mpib_request from before its
+ *     post until after its completion was polled, and there are MPIB_REQUESTS_MAX. All can be on
+ *     one QP: messages take QPs in turns, but completions of one may be late.
+ *   - MPIB_SQ_SLOW of groups and cut messages, which slow_used counts.
+ * Its rail's CQ gets completions of sends alone: the messages posted whole once in all, whatever
+ * their QP, and MPIB_SQ_SLOW of each QP. Few of the latter ask for a completion, but a QP that
+ * fails completes all that it has.
+ *
+ * A receiver posts clear-to-sends on one QP, cts_limit of them; its other QPs post nothing. Its
+ * CQ gets one immediate at most for each row that is posted, and one completion for each flush,
+ * and those have a request of one pool; on the rail with the clear-to-sends also theirs, all of
+ * them where the QP fails.
+ *
+ * A rail that carries nothing (SOUT of vanilla mode within an island) has QPs because the wire
+ * says so. An empty queue isn't asked for: not every driver likes it.
+ */
+#define MPIB_SQ_DEPTH (MPIB_REQUESTS_MAX + MPIB_SQ_SLOW)
+
+/* The rail whose QP 0 takes the clear-to-sends; known with mode and path. */
+static inline unsigned int mpib_qps_cts_rail(const struct mpib_comm *comm)
+{
+	return comm->mode == MPIB_MODE_VANILLA && comm->path == MPIB_PATH_INTRA ? MPIB_SUP
+										: MPIB_SOUT;
+}
+
+/* Entries of the send queue of the rail's QP @k, and of the rail's completion queue; with path,
+ * rails and QPs of @comm known. */
+unsigned int mpib_qps_sq_depth(const struct mpib_comm *comm, unsigned int rail, unsigned int k);
+int mpib_qps_cq_depth(const struct mpib_comm *comm, unsigned int rail);
+
 /* Creates the rail's comm->nqps QPs in INIT; those made are in comm->qp also on failure. */
 int mpib_qps_create(struct mpib_comm *comm, unsigned int rail, struct ibv_srq *srq);
 

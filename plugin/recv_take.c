@@ -165,7 +165,7 @@ static __attribute__((noinline)) void other_completion(struct mpib_recv_comm *re
 	if (wc->opcode == IBV_WC_RDMA_READ) /* of a flush */
 		recv->base.pool.requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
 	else /* a signalled CTS write: the queue is free of it and of all before it */
-		recv->cts_limit = (uint32_t)wc->wr_id + 1 + MPIB_SQ_DEPTH;
+		recv->cts_limit = (uint32_t)wc->wr_id + 1 + MPIB_CTS_DEPTH;
 }
 
 /* Completions that nobody will look at any more still took receives from the shared queue. */

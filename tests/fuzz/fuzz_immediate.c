@@ -142,7 +142,7 @@ static void set_up(unsigned int mask)
 	}
 	receiver.cts_rail = mask & 1 ? 0 : 1;
 	receiver.cts_qp = &qp;
-	receiver.cts_limit = MPIB_SQ_DEPTH;
+	receiver.cts_limit = MPIB_CTS_DEPTH;
 	receiver.cts_out = cts_out;
 	receiver.records = records;
 	mpib_recv_prepare(&receiver);

@@ -46,7 +46,7 @@ struct mr {
 
 struct cq {
 	struct ibv_cq cq; /* first */
-	unsigned int depth, head, tail, users;
+	unsigned int depth, head, tail, users, most;
 	struct {
 		struct ibv_wc wc;
 		uint32_t sq_seq; /* of a send: entries that its completion frees */
@@ -60,11 +60,16 @@ struct srq {
 
 struct qp {
 	struct ibv_qp qp; /* first */
-	struct ibv_qp_cap cap;
 	unsigned int device;
 	uint32_t dest;
 	uint32_t sq_posted, sq_freed;
-	bool inlined;
+	bool holds;
+	unsigned int held;
+	struct {
+		struct ibv_wc wc;
+		bool signalled;
+		uint32_t sq_seq;
+	} * hold; /* those that wait, room for max_send_wr */
 	struct fake_qp_state state;
 	LIST_ENTRY(qp) node;
 };
@@ -611,6 +616,8 @@ static void complete(struct ibv_cq *ibcq, const struct ibv_wc *wc, uint32_t sq_s
 	cq->entry[cq->head % cq->depth].wc = *wc;
 	cq->entry[cq->head % cq->depth].sq_seq = sq_seq;
 	cq->head++;
+	if (cq->head - cq->tail > cq->most)
+		cq->most = cq->head - cq->tail;
 }
 
 static struct qp *find_qp(uint32_t qpn)
@@ -718,7 +725,8 @@ int mpib_verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, struc
 		qp->qp.srq = attr->srq;
 		qp->qp.qp_num = fake.next_qpn++;
 		qp->qp.state = IBV_QPS_RESET;
-		qp->cap = attr->cap;
+		qp->state.cap = attr->cap;
+		qp->hold = allocate(attr->cap.max_send_wr * sizeof(qp->hold[0]));
 		qp->device = ((struct context *)pd->context)->device;
 		pd->handle++;
 		((struct cq *)attr->send_cq)->users++;
@@ -780,6 +788,7 @@ int mpib_verbs_destroy_qp(struct ibv_qp *ibqp)
 	if (ibqp->srq)
 		((struct srq *)ibqp->srq)->users--;
 	ibqp->pd->handle--;
+	free(qp->hold);
 	free_object(qp);
 	unlock();
 	return -err;
@@ -881,10 +890,12 @@ static int post_one(struct qp *qp, const struct ibv_send_wr *wr)
 
 	if (qp->qp.state != IBV_QPS_RTS && qp->qp.state != IBV_QPS_ERR)
 		return EINVAL;
-	RULE(qp->sq_posted - qp->sq_freed < qp->cap.max_send_wr); /* the queue has room */
+	RULE(qp->sq_posted - qp->sq_freed < qp->state.cap.max_send_wr); /* the queue has room */
 	RULE(len <= fake.max_msg);
-	RULE(!(wr->send_flags & IBV_SEND_INLINE) || len <= qp->cap.max_inline_data);
+	RULE(!(wr->send_flags & IBV_SEND_INLINE) || len <= qp->state.cap.max_inline_data);
 	qp->sq_posted++;
+	if (qp->sq_posted - qp->sq_freed > qp->state.sq_most)
+		qp->state.sq_most = qp->sq_posted - qp->sq_freed;
 	if (qp->qp.state == IBV_QPS_ERR) {
 		wc.status = IBV_WC_WR_FLUSH_ERR;
 	} else if (fake.bad[qp->device]) {
@@ -903,8 +914,13 @@ static int post_one(struct qp *qp, const struct ibv_send_wr *wr)
 		wc.opcode = IBV_WC_RDMA_READ;
 		fake.reads[qp->device]++;
 	}
-	if (wr->send_flags & IBV_SEND_SIGNALED || wc.status)
+	if (qp->holds) {
+		qp->hold[qp->held].wc = wc;
+		qp->hold[qp->held].signalled = wr->send_flags & IBV_SEND_SIGNALED || wc.status;
+		qp->hold[qp->held++].sq_seq = qp->sq_posted;
+	} else if (wr->send_flags & IBV_SEND_SIGNALED || wc.status) {
 		complete(qp->qp.send_cq, &wc, qp->sq_posted);
+	}
 	return 0;
 }
 
@@ -922,6 +938,52 @@ static int post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_sen
 	*bad = wr;
 	unlock();
 	return err;
+}
+
+void fake_hold(uint32_t qpn)
+{
+	lock();
+	find_qp(qpn)->holds = true;
+	unlock();
+}
+
+static void let_go(uint32_t qpn, bool fails)
+{
+	struct qp *qp;
+
+	lock();
+	qp = find_qp(qpn);
+	qp->holds = false;
+	for (unsigned int k = 0; k < qp->held; k++) {
+		if (fails)
+			qp->hold[k].wc.status = IBV_WC_WR_FLUSH_ERR;
+		if (fails || qp->hold[k].signalled)
+			complete(qp->qp.send_cq, &qp->hold[k].wc, qp->hold[k].sq_seq);
+	}
+	qp->held = 0;
+	if (fails)
+		qp->qp.state = IBV_QPS_ERR;
+	unlock();
+}
+
+void fake_let_go(uint32_t qpn)
+{
+	let_go(qpn, false);
+}
+
+void fake_fail_qp(uint32_t qpn)
+{
+	let_go(qpn, true);
+}
+
+unsigned int fake_cq_most(const struct ibv_cq *cq)
+{
+	unsigned int most;
+
+	lock();
+	most = ((const struct cq *)cq)->most;
+	unlock();
+	return most;
 }
 
 int fake_immediate(uint32_t qpn, uint32_t imm, uint32_t byte_len)

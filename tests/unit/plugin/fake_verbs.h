@@ -79,12 +79,25 @@ void fake_set_ece(unsigned int device, uint32_t vendor, uint32_t options);
 /* What ibv_reg_dmabuf_mr fails with on @device; 0: it works. */
 void fake_set_dmabuf(unsigned int device, int err);
 
-/* How a QP stands: what modify_qp was told, and its ECE. -1 without such a QP. */
+/* How a QP stands: what it was made with, what modify_qp was told, its ECE, and the most requests
+ * that its send queue ever held. -1 without such a QP. */
 struct fake_qp_state {
+	struct ibv_qp_cap cap;
 	struct ibv_qp_attr attr;
 	uint32_t ece_vendor, ece_options;
+	unsigned int sq_most;
 };
 int fake_qp(uint32_t qpn, struct fake_qp_state *ret);
+
+/* The most completions that the queue ever held. */
+unsigned int fake_cq_most(const struct ibv_cq *cq);
+
+/* What the QP's requests do is done, but their completions wait until they are let go, as on a path
+ * that loses answers. */
+void fake_hold(uint32_t qpn);
+void fake_let_go(uint32_t qpn);
+/* The QP fails: all of its requests that wait complete, whether they asked for it or not. */
+void fake_fail_qp(uint32_t qpn);
 
 /* RDMA reads posted so far on @device. */
 unsigned int fake_reads(unsigned int device);

@@ -182,7 +182,7 @@ static void test_row_counter_wraps(void **state)
 
 	(void)state;
 	send_comm()->head = recv_comm()->tail = recv_comm()->one_until = start_row;
-	recv_comm()->cts_limit = start_row + MPIB_SQ_DEPTH;
+	recv_comm()->cts_limit = start_row + MPIB_CTS_DEPTH;
 	for (uint32_t k = 0; k < MPIB_ROWS; k++) {
 		uint32_t row = start_row - MPIB_ROWS + k;
 
