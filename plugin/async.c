@@ -25,6 +25,14 @@ static void qp_event(struct mpib_hca *hca, const struct ibv_async_event *event)
 	mpib_comm_flag(comm, MPIB_FLAG_QP_FATAL);
 }
 
+static void lost(struct mpib_hca *hca, const char *why)
+{
+	MPIB_WARN("%s rail %s: %s: the device is lost to this process", mpib_rail_name(hca->rail),
+		  hca->name, why);
+	atomic_store_explicit(&hca->fatal, 1, memory_order_release);
+	mpib_comm_flag_hca(hca, MPIB_FLAG_DEVICE_FATAL);
+}
+
 static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
 {
 	const char *text = mpib_verbs_event_text(event->event_type);
@@ -32,10 +40,7 @@ static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
 
 	switch (event->event_type) {
 	case IBV_EVENT_DEVICE_FATAL:
-		MPIB_WARN("%s rail %s: %s: the device is lost to this process", rail, hca->name,
-			  text);
-		atomic_store_explicit(&hca->fatal, 1, memory_order_release);
-		mpib_comm_flag_hca(hca, MPIB_FLAG_DEVICE_FATAL);
+		lost(hca, text);
 		break;
 	case IBV_EVENT_CQ_ERR:
 	case IBV_EVENT_SRQ_ERR:
@@ -69,10 +74,15 @@ static void on_event(struct mpib_watch_item *item, uint32_t events)
 	struct mpib_hca *hca = mpib_container_of(item, struct mpib_hca, async);
 	struct ibv_async_event event;
 
-	(void)events;
 	while (mpib_verbs_async_event(hca->ctx, &event) > 0) {
 		handle(hca, &event);
 		mpib_verbs_ack_event(&event);
+	}
+	/* So the kernel tells, for ever, that a device was taken away (ib_uverbs_event_poll). */
+	if (events & (EPOLLERR | EPOLLHUP)) {
+		mpib_watch_del(item);
+		if (!atomic_load_explicit(&hca->fatal, memory_order_relaxed))
+			lost(hca, "no more events");
 	}
 }
 

@@ -130,6 +130,8 @@ int mpib_iflush(struct mpib_comm *comm, int n, void **data, const int *sizes, st
 			return mpib_comm_fail(comm, -EIO, text);
 		}
 	}
+	/* The read is local: that the peer went, before, says nothing against it. */
+	comm->gone_since_ms = 0;
 	comm->counters->flushes++;
 	*ret = req;
 	return 0;

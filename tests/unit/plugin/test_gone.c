@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is left to do when a peer or a device went away. */
+#include "tests/unit/plugin/test.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "plugin/comm.h"
+#include "tests/unit/plugin/fake_verbs.h"
+#include "tests/unit/plugin/pair.h"
+
+#define BYTES 1000
+#define TAG   1
+
+static struct pair p;
+
+static void open_pair(void)
+{
+	pair_env();
+	(void)setenv("MPIB_MODE", "0", 1);
+	test_log_clear();
+	if (pair_open(&p, test_logger, 0) != ncclSuccess)
+		fail_msg("no connection: %s", test_log_state.text);
+}
+
+static int finish(void **state)
+{
+	(void)state;
+	pair_close(&p);
+	(void)unsetenv("MPIB_GPUDIRECT");
+	return fake_live() == 0 ? 0 : -1;
+}
+
+static void *receive(void *into)
+{
+	size_t room = BYTES;
+	int tag = TAG;
+	void *request = NULL;
+
+	assert_int_equal(mpib_api_irecv(p.recv, 1, &into, &room, &tag, &p.recv_mr, &request),
+			 ncclSuccess);
+	assert_non_null(request);
+	return request;
+}
+
+static void send_and_close(void)
+{
+	for (unsigned int k = 0; k < 2; k++) {
+		void *request = NULL;
+		int done = 0;
+
+		assert_int_equal(mpib_api_isend(p.send, p.out, BYTES, TAG, p.send_mr, &request),
+				 ncclSuccess);
+		assert_non_null(request);
+		assert_int_equal(mpib_api_test(request, &done, NULL), ncclSuccess);
+		assert_int_equal(done, 1);
+	}
+	assert_int_equal(mpib_api_dereg_mr(p.send, p.send_mr), ncclSuccess);
+	p.send_mr = NULL;
+	assert_int_equal(mpib_api_close(p.send), ncclSuccess);
+	p.send = NULL;
+}
+
+static int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *);
+static unsigned int empty_polls;
+
+static int poll_later(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	if (empty_polls == 0)
+		return poll_cq(cq, n, wc);
+	empty_polls--;
+	return 0;
+}
+
+/* All data was there before the peer closed. The flush starts when the peer is known to be gone for
+ * longer than its messages would be waited for, and isn't done at the first look. */
+static void test_a_flush_outlives_the_peer(void **state)
+{
+	void *requests[2], *into, *flush = NULL;
+	struct ibv_context_ops *ops;
+	int size = BYTES, done = 0;
+
+	(void)state;
+	(void)setenv("MPIB_GPUDIRECT", "1", 1);
+	open_pair();
+	for (unsigned int k = 0; k < 2; k++)
+		requests[k] = receive(p.in + k * BYTES);
+	send_and_close();
+	(void)poll(NULL, 0, 100); /* the helper thread reads the peer's goodbye */
+	for (unsigned int k = 0; k < 2; k++) {
+		assert_int_equal(mpib_api_test(requests[k], &done, NULL), ncclSuccess);
+		assert_int_equal(done, 1);
+		(void)poll(NULL, 0, MPIB_PEER_GONE_GRACE_MS + 50); /* nobody runs this thread */
+	}
+
+	into = p.in + BYTES;
+	assert_int_equal(mpib_api_iflush(p.recv, 1, &into, &size, &p.recv_mr, &flush), ncclSuccess);
+	assert_non_null(flush);
+	ops = &mpib_device_get(0)->hca[MPIB_SUP].ctx->ops;
+	poll_cq = ops->poll_cq;
+	ops->poll_cq = poll_later;
+	empty_polls = 2;
+	done = 0;
+	for (unsigned int k = 0; k < 4 && !done; k++)
+		assert_int_equal(mpib_api_test(flush, &done, NULL), ncclSuccess);
+	ops->poll_cq = poll_cq;
+	assert_int_equal(done, 1);
+	assert_int_equal(empty_polls, 0);
+}
+
+static uint64_t cpu_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* A device that is taken away ends its stream of events, and poll() says so from then on. */
+static void test_a_device_without_events_is_lost(void **state)
+{
+	struct mpib_hca *hca;
+	ncclResult_t r = ncclSuccess;
+	uint64_t before;
+	int ends[2];
+
+	(void)state;
+	open_pair();
+	hca = &mpib_device_get(0)->hca[MPIB_SUP];
+	assert_int_equal(pipe(ends), 0);
+	mpib_watch_del(&hca->async);
+	assert_true(dup2(ends[0], hca->ctx->async_fd) >= 0);
+	(void)close(ends[0]);
+	assert_int_equal(mpib_watch_add(&hca->async, EPOLLIN), 0);
+	(void)close(ends[1]);
+
+	for (unsigned int k = 0; k < 2000 && r == ncclSuccess; k++) {
+		void *request = NULL;
+
+		r = mpib_api_isend(p.send, p.out, BYTES, TAG, p.send_mr, &request);
+		assert_null(request);
+		(void)poll(NULL, 0, 1);
+	}
+	assert_int_not_equal(r, ncclSuccess);
+	assert_non_null(strstr(test_log_state.text, "the device is lost to this process"));
+	before = cpu_ms();
+	(void)poll(NULL, 0, 300);
+	assert_in_range(cpu_ms() - before, 0, 100);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(test_a_flush_outlives_the_peer, finish),
+		cmocka_unit_test_teardown(test_a_device_without_events_is_lost, finish),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
