@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What people do wrong with the fabric, and whether it tells them. Usage: mistakes.sh FABRICCTL CONFORM,
 # with LD_LIBRARY_PATH leading to the fabric.
+# Programs are words with their arguments.
+# shellcheck disable=SC2086
 set -u
 fabricctl=$1
 conform=$2
@@ -50,7 +52,6 @@ for words in "" "nonsense" "port 1/sup" "port 1/sup sideways" "port 9/sup down" 
 	"rate 1/sup 1x" "latency 1/sup 99999999999" "delay 1/sup 5 4" "fail 1/sup nothing EIO" \
 	"fail 1/sup post_send EWHAT" "gid 1/sup 99 -" "gid 1/sup 1 10.0.0.1" "kill" "drop" \
 	"drop 0x20000" "drop 99999999999" "show 1/sup more"; do
-	# shellcheck disable=SC2086
 	says "" "$fabricctl" $words
 	[ -s "$dir/out" ] || { echo "not a word about: $words"; failed=1; }
 done
