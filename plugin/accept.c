@@ -17,7 +17,7 @@ static int accept_fail(struct mpib_listener *listener, int error, const char *re
 	mpib_comm_free(listener->comm);
 	listener->comm = NULL;
 	listener->error = error;
-	listener->state = ACCEPT_FAILED;
+	mpib_listener_set_state(listener, ACCEPT_FAILED);
 	return error;
 }
 
@@ -44,7 +44,7 @@ static int have_peer(struct mpib_listener *listener)
 			  &comm);
 	if (r < 0) {
 		listener->error = r;
-		listener->state = ACCEPT_FAILED;
+		mpib_listener_set_state(listener, ACCEPT_FAILED);
 		return r;
 	}
 	listener->comm = comm;
@@ -74,7 +74,7 @@ static int have_peer(struct mpib_listener *listener)
 		return accept_fail(listener, r, "");
 	}
 	listener->deadline_ms = mpib_now_ms() + (uint64_t)listener->env.connect_timeout_sec * 1000;
-	listener->state = ACCEPT_WAIT_CONNECT;
+	mpib_listener_set_state(listener, ACCEPT_WAIT_CONNECT);
 	return 0;
 }
 
@@ -113,7 +113,7 @@ static int wait_connect(struct mpib_listener *listener)
 		r = mpib_comm_register(comm);
 	if (r < 0)
 		return accept_fail_local(listener, r);
-	listener->state = ACCEPT_WAIT_AGENT;
+	mpib_listener_set_state(listener, ACCEPT_WAIT_AGENT);
 	return 0;
 }
 
@@ -134,29 +134,26 @@ static int wait_agent(struct mpib_listener *listener)
 	}
 	if (r < 0)
 		return accept_fail_local(listener, r);
-	listener->state = ACCEPT_FLUSH;
+	mpib_listener_set_state(listener, ACCEPT_FLUSH);
 	return 0;
 }
 
 int mpib_accept(struct mpib_listener *listener, struct mpib_comm **ret)
 {
-	enum accept_state state;
+	enum accept_state state = mpib_listener_state(listener);
 	int r = 0;
 
 	*ret = NULL;
-	mpib_watch_lock();
-	state = listener->state;
-	mpib_watch_unlock();
 	/* From here on the helper thread has nothing more to do with a listener that has a peer. */
 	if (state == ACCEPT_WAIT_HELLO)
 		return 0;
 	if (state == ACCEPT_HAVE_PEER)
 		r = have_peer(listener);
-	if (r == 0 && listener->state == ACCEPT_WAIT_CONNECT)
+	if (r == 0 && mpib_listener_state(listener) == ACCEPT_WAIT_CONNECT)
 		r = wait_connect(listener);
-	if (r == 0 && listener->state == ACCEPT_WAIT_AGENT)
+	if (r == 0 && mpib_listener_state(listener) == ACCEPT_WAIT_AGENT)
 		r = wait_agent(listener);
-	if (r == 0 && listener->state == ACCEPT_FLUSH) {
+	if (r == 0 && mpib_listener_state(listener) == ACCEPT_FLUSH) {
 		r = mpib_ctl_flush(&listener->comm->ctl);
 		if (r == 0 && mpib_now_ms() > listener->deadline_ms)
 			r = -ETIMEDOUT;
@@ -169,8 +166,8 @@ int mpib_accept(struct mpib_listener *listener, struct mpib_comm **ret)
 		*ret = listener->comm;
 		listener->comm = NULL;
 		listener->error = -EINVAL; /* one listener, one accept */
-		listener->state = ACCEPT_FAILED;
+		mpib_listener_set_state(listener, ACCEPT_FAILED);
 		return 0;
 	}
-	return listener->state == ACCEPT_FAILED ? listener->error : r;
+	return mpib_listener_state(listener) == ACCEPT_FAILED ? listener->error : r;
 }

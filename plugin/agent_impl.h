@@ -49,8 +49,9 @@ struct mpib_agent {
 	struct mpib_agent_pending queue[MPIB_AGENT_QUEUE_MAX]; /* ring */
 	unsigned int queue_head, queue_len;
 
-	struct mpib_agent_reg *regs;
-	uint8_t ids[65536 / 8]; /* counters in use, until their deregistration is answered */
+	struct mpib_agent_reg *regs; /* the newest first */
+	unsigned int wanted;	     /* of them, those in MPIB_REG_WANTED */
+	uint8_t ids[65536 / 8];	     /* counters in use, until their deregistration is answered */
 	uint32_t next_id;
 	uint32_t *leaving; /* connection ids that the agent must still be told of */
 	size_t leaving_len, leaving_capacity;
@@ -58,14 +59,17 @@ struct mpib_agent {
 
 extern struct mpib_agent mpib_agent;
 
-static inline void mpib_agent_set_state(struct mpib_agent_reg *reg, enum mpib_reg_state state)
-{
-	atomic_store_explicit(&reg->state, (int)state, memory_order_release);
-}
-
 static inline enum mpib_reg_state mpib_agent_get_state(struct mpib_agent_reg *reg)
 {
 	return (enum mpib_reg_state)atomic_load_explicit(&reg->state, memory_order_acquire);
+}
+
+/* Under the watch lock. */
+static inline void mpib_agent_set_state(struct mpib_agent_reg *reg, enum mpib_reg_state state)
+{
+	mpib_agent.wanted -= mpib_agent_get_state(reg) == MPIB_REG_WANTED;
+	mpib_agent.wanted += state == MPIB_REG_WANTED;
+	atomic_store_explicit(&reg->state, (int)state, memory_order_release);
 }
 
 /* ---- agent_shares.c ------------------------------------------------------------------------ */

@@ -339,7 +339,9 @@ void mpib_agent_pump(void)
 			break;
 		mpib_agent.leaving_len--;
 	}
-	for (struct mpib_agent_reg *reg = mpib_agent.regs; reg; reg = reg->next) {
+	/* Those that want something are usually one, and the first: thousands are not looked at. */
+	for (struct mpib_agent_reg *reg = mpib_agent.regs; reg && mpib_agent.wanted;
+	     reg = reg->next) {
 		const struct mpib_wire_msg msg = {
 			.type = MPIB_MSG_REGISTER,
 			.conn_id = reg->conn_id,

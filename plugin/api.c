@@ -66,8 +66,9 @@ static void watch_forks(void)
 {
 	static bool watched;
 
-	if (!watched)
-		(void)pthread_atfork(mpib_watch_fork_prepare, mpib_watch_fork_parent, fork_child);
+	if (!watched &&
+	    pthread_atfork(mpib_watch_fork_prepare, mpib_watch_fork_parent, fork_child) == 0)
+		mpib_watch_forks_handled();
 	watched = true;
 }
 

@@ -33,6 +33,13 @@ static void lost(struct mpib_hca *hca, const char *why)
 	mpib_comm_flag_hca(hca, MPIB_FLAG_DEVICE_FATAL);
 }
 
+/* The next connection searches the table anew. */
+static void forget_gid(struct mpib_hca *hca, const struct ibv_async_event *event)
+{
+	if (event->element.port_num == (int)hca->port)
+		atomic_store_explicit(&hca->gid_at, 0, memory_order_relaxed);
+}
+
 static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
 {
 	const char *text = mpib_verbs_event_text(event->event_type);
@@ -62,6 +69,13 @@ static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
 	case IBV_EVENT_PORT_ACTIVE:
 		if (event->element.port_num == (int)hca->port)
 			MPIB_INFO("%s rail %s: link up", rail, hca->name);
+		forget_gid(hca, event);
+		break;
+	case IBV_EVENT_GID_CHANGE:
+	case IBV_EVENT_LID_CHANGE:
+	case IBV_EVENT_CLIENT_REREGISTER:
+		forget_gid(hca, event);
+		MPIB_DETAIL("%s rail %s: async event: %s", rail, hca->name, text);
 		break;
 	default:
 		MPIB_DETAIL("%s rail %s: async event: %s", rail, hca->name, text);

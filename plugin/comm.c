@@ -30,16 +30,22 @@ static struct mpib_comm *all_comms;
 #define RECORDS_SIZE (MPIB_ROWS * MPIB_GROUP_MAX * sizeof(uint64_t))
 #define RING_SIZE    (ROWS_SIZE + RECORDS_SIZE + MPIB_FLUSH_SCRATCH)
 
+#define POOL_SIZE (MPIB_REQUESTS_MAX * sizeof(struct mpib_request))
+
 /* ---- making -------------------------------------------------------------------------------- */
 
 static int pool_init(struct mpib_comm *comm)
 {
 	struct mpib_request_pool *pool = &comm->pool;
+	void *pages =
+		mmap(NULL, POOL_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	pool->requests = aligned_alloc(CACHE_LINE, MPIB_REQUESTS_MAX * sizeof(struct mpib_request));
-	if (!pool->requests)
+	if (pages == MAP_FAILED)
 		return -ENOMEM;
-	memset(pool->requests, 0, MPIB_REQUESTS_MAX * sizeof(struct mpib_request));
+	/* All of them are used at once: one call for what would be a page fault each. An older
+	 * kernel doesn't know it. */
+	(void)madvise(pages, POOL_SIZE, MADV_POPULATE_WRITE);
+	pool->requests = pages;
 	for (uint16_t k = 0; k < MPIB_REQUESTS_MAX; k++) {
 		pool->requests[k].comm = comm;
 		pool->requests[k].index = k;
@@ -335,7 +341,7 @@ static void free_resources(struct mpib_comm *comm)
 		free(comm->counters);
 	else if (comm->counters)
 		mpib_counters_put(comm->counters);
-	free(comm->pool.requests);
+	(void)munmap(comm->pool.requests, POOL_SIZE);
 	free(comm);
 }
 

@@ -3,6 +3,7 @@
 #include "plugin/connect.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,12 +37,14 @@ struct connecting {
 	uint64_t retry_ms; /* when TCP may be tried again; 0: it is under way */
 };
 
-/* Under the watch lock. */
+/* A lock of its own: whoever waits for a connection asks without end, and must not keep the helper
+ * thread, which does the work, from the watch lock. */
 static struct {
+	pthread_mutex_t lock;
 	struct connecting **slot;
 	uint32_t count, used;
 	uint32_t hint; /* where a free slot is likely: thousands of connects stay linear */
-} table;
+} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Second half of the handle: who works on it. */
 struct handle_state {
@@ -58,12 +61,12 @@ static struct connecting *find(void *handle)
 	struct handle_state state;
 
 	memcpy(&state, (char *)handle + MPIB_HANDLE_SIZE, sizeof(state));
-	mpib_watch_lock();
+	(void)pthread_mutex_lock(&table.lock);
 	if (state.index < table.count && table.slot[state.index] &&
 	    table.slot[state.index]->handle == handle &&
 	    table.slot[state.index]->cookie == state.cookie)
 		found = table.slot[state.index];
-	mpib_watch_unlock();
+	(void)pthread_mutex_unlock(&table.lock);
 	return found;
 }
 
@@ -75,14 +78,14 @@ static int insert(struct connecting *c)
 	if (getrandom(&c->cookie, sizeof(c->cookie), 0) != sizeof(c->cookie))
 		c->cookie = mpib_now_ms() << 20 ^ (uint64_t)(uintptr_t)c;
 
-	mpib_watch_lock();
+	(void)pthread_mutex_lock(&table.lock);
 	if (table.used == table.count) {
 		uint32_t count = table.count ? 2 * table.count : 64;
 		struct connecting **grown =
 			realloc(table.slot, count * sizeof(struct connecting *));
 
 		if (!grown) {
-			mpib_watch_unlock();
+			(void)pthread_mutex_unlock(&table.lock);
 			return -ENOMEM;
 		}
 		memset(grown + table.count, 0, (count - table.count) * sizeof(struct connecting *));
@@ -97,7 +100,7 @@ static int insert(struct connecting *c)
 	table.hint = index + 1;
 	table.used++;
 	c->index = index;
-	mpib_watch_unlock();
+	(void)pthread_mutex_unlock(&table.lock);
 
 	memset(&state, 0, sizeof(state));
 	state.cookie = c->cookie;
@@ -108,13 +111,13 @@ static int insert(struct connecting *c)
 
 static void connecting_free(struct connecting *c)
 {
-	mpib_watch_lock();
+	(void)pthread_mutex_lock(&table.lock);
 	if (c->index < table.count && table.slot[c->index] == c) {
 		table.slot[c->index] = NULL;
 		table.used--;
 		table.hint = c->index;
 	}
-	mpib_watch_unlock();
+	(void)pthread_mutex_unlock(&table.lock);
 	mpib_comm_free(c->comm);
 	free(c);
 }

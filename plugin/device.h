@@ -40,6 +40,9 @@ struct mpib_hca {
 
 	struct mpib_watch_item async; /* verbs async events; read by the helper thread */
 	atomic_int fatal;	      /* set by the helper thread: see mpib_hca_failed */
+	/* Where the search for a GID ended last, + 1; 0: search. Service threads write it; the
+	 * helper thread clears it where the table changed. */
+	atomic_uint gid_at;
 
 	/* Shared receive queue: see srq.h. */
 	pthread_mutex_t srq_lock;

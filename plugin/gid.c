@@ -26,30 +26,49 @@ bool mpib_ipv4_routable(uint32_t be)
 	return ip >> 24 != 0 && ip >> 24 != 127 && ip >> 16 != 0xa9fe && ip >> 28 < 0xe;
 }
 
+/* Whatever the entry is. */
+static int read_entry(struct ibv_context *ctx, unsigned int port, unsigned int index,
+		      struct mpib_gid *ret, uint32_t *ret_type)
+{
+	struct ibv_gid_entry entry;
+	int r = mpib_verbs_query_gid(ctx, port, index, &entry);
+
+	if (r < 0)
+		return r;
+	ret->gid = entry.gid;
+	ret->index = index;
+	ret->ipv4_be = mpib_gid_ipv4(&entry.gid);
+	*ret_type = entry.gid_type;
+	return 0;
+}
+
+int mpib_gid_check(struct ibv_context *ctx, unsigned int port, unsigned int index,
+		   struct mpib_gid *ret)
+{
+	struct mpib_gid gid;
+	uint32_t type;
+
+	if (read_entry(ctx, port, index, &gid, &type) < 0 || type != IBV_GID_TYPE_ROCE_V2 ||
+	    !mpib_ipv4_routable(gid.ipv4_be))
+		return -EADDRNOTAVAIL;
+	*ret = gid;
+	return 0;
+}
+
 int mpib_gid_choose(struct ibv_context *ctx, unsigned int port, unsigned int table_len, int wanted,
 		    struct mpib_gid *ret)
 {
-	struct ibv_gid_entry entry;
-	unsigned int first = wanted < 0 ? 0 : (unsigned int)wanted;
-	unsigned int end = wanted < 0 ? table_len : first + 1;
+	uint32_t type;
 
-	if (end > MPIB_GID_INDEX_MAX + 1)
-		end = MPIB_GID_INDEX_MAX + 1;
-	for (unsigned int index = first; index < end && index < table_len; index++) {
-		uint32_t ipv4;
-
-		if (mpib_verbs_query_gid(ctx, port, index, &entry) < 0)
-			continue;
-		ipv4 = mpib_gid_ipv4(&entry.gid);
-		if (wanted < 0 &&
-		    (entry.gid_type != IBV_GID_TYPE_ROCE_V2 || !mpib_ipv4_routable(ipv4)))
-			continue;
-
-		ret->gid = entry.gid;
-		ret->index = index;
-		ret->ipv4_be = ipv4;
-		return 0;
-	}
-
+	if (table_len > MPIB_GID_INDEX_MAX + 1)
+		table_len = MPIB_GID_INDEX_MAX + 1;
+	if (wanted >= 0)
+		return (unsigned int)wanted < table_len &&
+				       read_entry(ctx, port, (unsigned int)wanted, ret, &type) == 0
+			       ? 0
+			       : -EADDRNOTAVAIL;
+	for (unsigned int index = 0; index < table_len; index++)
+		if (mpib_gid_check(ctx, port, index, ret) == 0)
+			return 0;
 	return -EADDRNOTAVAIL;
 }

@@ -24,4 +24,8 @@ bool mpib_ipv4_routable(uint32_t be);
 int mpib_gid_choose(struct ibv_context *ctx, unsigned int port, unsigned int table_len, int wanted,
 		    struct mpib_gid *ret);
 
+/* Reads entry @index: 0 where it is one that serves as the search's find does. Silent. */
+int mpib_gid_check(struct ibv_context *ctx, unsigned int port, unsigned int index,
+		   struct mpib_gid *ret);
+
 #endif

@@ -27,11 +27,28 @@ unsigned int mpib_speed_mbps(unsigned int active_width, unsigned int active_spee
 	return lanes * rate;
 }
 
+/* The entry that the last search found, read again: a table has up to 256 entries, and each is a
+ * system call or two. It serves as long as it is one that a search would take; an address that
+ * changed is the entry's new one, or the entry is empty and the search finds the new one. */
+static int search(struct mpib_hca *hca, const struct ibv_port_attr *attr, struct mpib_gid *ret)
+{
+	unsigned int at = atomic_load_explicit(&hca->gid_at, memory_order_relaxed);
+	int r;
+
+	if (at && mpib_gid_check(hca->ctx, hca->port, at - 1, ret) == 0)
+		return 0;
+	r = mpib_gid_choose(hca->ctx, hca->port, (unsigned int)attr->gid_tbl_len, -1, ret);
+	atomic_store_explicit(&hca->gid_at, r < 0 ? 0 : ret->index + 1, memory_order_relaxed);
+	return r;
+}
+
 static int choose_roce(struct mpib_hca *hca, const struct mpib_env *env,
 		       const struct ibv_port_attr *attr, struct mpib_gid *ret)
 {
-	int r = mpib_gid_choose(hca->ctx, hca->port, (unsigned int)attr->gid_tbl_len,
-				env->gid_index, ret);
+	int r = env->gid_index < 0
+			? search(hca, attr, ret)
+			: mpib_gid_choose(hca->ctx, hca->port, (unsigned int)attr->gid_tbl_len,
+					  env->gid_index, ret);
 
 	if (r == 0 && ret->ipv4_be)
 		return 0;

@@ -76,8 +76,8 @@ static void refused(struct mpib_listener *listener, const char *text)
 {
 	MPIB_WARN("listener %s: %s", listener->address, text);
 	listener->error = -MPIB_EUSAGE;
-	listener->state = ACCEPT_FAILED;
 	stop_listening(listener);
+	mpib_listener_set_state(listener, ACCEPT_FAILED);
 }
 
 static void take_peer(struct candidate *candidate, const struct mpib_peer *hello)
@@ -88,8 +88,8 @@ static void take_peer(struct candidate *candidate, const struct mpib_peer *hello
 	listener->ctl = candidate->ctl;
 	candidate->ctl.fd = -1;
 	mpib_watch_del(&candidate->watch);
-	listener->state = ACCEPT_HAVE_PEER;
 	stop_listening(listener);
+	mpib_listener_set_state(listener, ACCEPT_HAVE_PEER);
 }
 
 /* One frame from somebody; the candidate is gone afterwards. */
@@ -182,7 +182,8 @@ static void on_listener(struct mpib_watch_item *item, uint32_t events)
 	struct mpib_listener *listener = mpib_container_of(item, struct mpib_listener, watch);
 
 	(void)events;
-	for (int k = 0; k < ACCEPTS_AT_ONCE && listener->state == ACCEPT_WAIT_HELLO; k++) {
+	for (int k = 0; k < ACCEPTS_AT_ONCE && mpib_listener_state(listener) == ACCEPT_WAIT_HELLO;
+	     k++) {
 		int fd = accept4(item->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
@@ -210,7 +211,8 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 		if (now_ms - c->since_ms > CANDIDATE_WAIT_MS)
 			drop_stranger(c, "silent");
 	}
-	if (listener->paused && listener->state == ACCEPT_WAIT_HELLO && !listener->watch.id) {
+	if (listener->paused && mpib_listener_state(listener) == ACCEPT_WAIT_HELLO &&
+	    !listener->watch.id) {
 		if (mpib_watch_add(&listener->watch, EPOLLIN) == 0)
 			listener->paused = false;
 	}
@@ -240,7 +242,7 @@ int mpib_listen(struct mpib_device *dev, const struct mpib_env *env, int traffic
 	listener->env = *env;
 	listener->traffic_class = traffic_class;
 	listener->ctl.fd = -1;
-	listener->state = ACCEPT_WAIT_HELLO;
+	mpib_listener_set_state(listener, ACCEPT_WAIT_HELLO);
 
 	r = mpib_net_listen(&wire.addr, &listener->watch.fd);
 	(void)mpib_net_format(&wire.addr, listener->address);

@@ -3,6 +3,7 @@
 #ifndef MPIB_PLUGIN_LISTEN_IMPL_H
 #define MPIB_PLUGIN_LISTEN_IMPL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -31,10 +32,12 @@ struct mpib_listener {
 	bool paused; /* out of descriptors: not watched until the next tick */
 	bool told_stranger;
 	struct candidate *candidates; /* newest first */
-	enum accept_state state;
 	int error;
 	struct mpib_ctl ctl;
 	struct mpib_peer hello;
+	/* enum accept_state. The helper thread's until it says ACCEPT_HAVE_PEER or ACCEPT_FAILED,
+	 * which is the last that it does with the listener; accept()'s from then on. */
+	_Atomic int state;
 
 	/* accept() alone. */
 	struct mpib_comm *comm;
@@ -42,5 +45,15 @@ struct mpib_listener {
 
 	struct mpib_listener *next, **link; /* all of the process, under the watch lock */
 };
+
+static inline enum accept_state mpib_listener_state(struct mpib_listener *listener)
+{
+	return (enum accept_state)atomic_load_explicit(&listener->state, memory_order_acquire);
+}
+
+static inline void mpib_listener_set_state(struct mpib_listener *listener, enum accept_state state)
+{
+	atomic_store_explicit(&listener->state, (int)state, memory_order_release);
+}
 
 #endif

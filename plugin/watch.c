@@ -31,7 +31,8 @@ static struct {
 	pthread_once_t once;
 	unsigned int references; /* under life */
 	pthread_t thread;
-	pid_t owner;
+	pid_t owner; /* 0 in a forked child */
+	atomic_bool forks_handled;
 	int epoll_fd;
 	int wake_fd;
 	atomic_bool stop;
@@ -68,9 +69,18 @@ void mpib_watch_unlock(void)
 	(void)pthread_mutex_unlock(&watch.lock);
 }
 
+/* connect and accept ask each time they are called, and a call waits for nothing: no system call
+ * where it can be helped. */
 int mpib_watch_is_owner(void)
 {
+	if (atomic_load_explicit(&watch.forks_handled, memory_order_relaxed))
+		return watch.owner != 0;
 	return watch.owner == getpid();
+}
+
+void mpib_watch_forks_handled(void)
+{
+	atomic_store_explicit(&watch.forks_handled, true, memory_order_relaxed);
 }
 
 static void dispatch(const struct epoll_event *events, int count)
@@ -237,6 +247,7 @@ void mpib_watch_fork_parent(void)
 void mpib_watch_fork_child(void)
 {
 	init_lock();
+	watch.owner = 0;
 	if (watch.wake_fd >= 0)
 		(void)close(watch.wake_fd);
 	if (watch.epoll_fd >= 0)

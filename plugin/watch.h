@@ -56,6 +56,8 @@ void mpib_watch_wake(void);
 void mpib_watch_fork_prepare(void);
 void mpib_watch_fork_parent(void);
 void mpib_watch_fork_child(void);
+/* The three are called at every fork from here on. */
+void mpib_watch_forks_handled(void);
 
 /* True in the process that started the thread, false in a forked child: there the thread doesn't
  * exist, and nothing of the parent's may be touched. */

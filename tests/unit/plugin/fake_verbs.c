@@ -77,7 +77,8 @@ struct qp {
 #define PORT(address)                                                                              \
 	{                                                                                          \
 		.width = 2, .speed = 32, .mtu = IBV_MTU_4096,                                      \
-		.link_layer = IBV_LINK_LAYER_ETHERNET, .ip = (address)                             \
+		.link_layer = IBV_LINK_LAYER_ETHERNET, .ip = (address), .gid_first = 2,            \
+		.gid_end = 4                                                                       \
 	}
 
 static struct {
@@ -439,15 +440,17 @@ int mpib_verbs_query_gid(struct ibv_context *ctx, unsigned int port, unsigned in
 			 struct ibv_gid_entry *ret)
 {
 	bool infiniband, routable;
+	struct fake_port as;
 	uint32_t ip;
 	int err;
 
 	lock();
 	err = enter(FAKE_QUERY_GID);
-	ip = htonl(fake.port[ctx->device - fake.device].ip);
-	routable = ip != 0;
-	infiniband = fake.port[ctx->device - fake.device].link_layer == IBV_LINK_LAYER_INFINIBAND;
+	as = fake.port[ctx->device - fake.device];
 	unlock();
+	ip = htonl(as.ip);
+	routable = ip != 0 && index >= as.gid_first && index < as.gid_end;
+	infiniband = as.link_layer == IBV_LINK_LAYER_INFINIBAND;
 	memset(ret, 0, sizeof(*ret));
 	if (err)
 		return -err;
@@ -460,7 +463,7 @@ int mpib_verbs_query_gid(struct ibv_context *ctx, unsigned int port, unsigned in
 		return -ENODATA;
 	if (infiniband)
 		ret->gid_type = IBV_GID_TYPE_IB;
-	if (index < 2 || !routable) {
+	if (!routable) {
 		ret->gid.raw[0] = 0xfe;
 		ret->gid.raw[1] = 0x80;
 	} else {

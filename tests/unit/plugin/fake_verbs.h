@@ -63,6 +63,9 @@ struct fake_port {
 	uint8_t link_layer;
 	uint16_t lid;
 	uint32_t ip;
+	/* Of the GID table of four: the first entry with the address, and the first one after them.
+	 * RoCE v2 ones are odd. */
+	uint8_t gid_first, gid_end;
 };
 void fake_set_port(unsigned int device, const struct fake_port *port);
 void fake_get_port(unsigned int device, struct fake_port *ret);

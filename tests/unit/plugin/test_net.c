@@ -4,8 +4,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "plugin/device.h"
@@ -137,6 +140,57 @@ static void test_address_by_name(void **state)
 	assert_logged(" lo"); /* what there is */
 }
 
+static struct ifreq request_for(const char *name, const char *address)
+{
+	struct ifreq req;
+	struct sockaddr_in in4 = { .sin_family = AF_INET };
+
+	memset(&req, 0, sizeof(req));
+	(void)snprintf(req.ifr_name, sizeof(req.ifr_name), "%s", name);
+	if (address)
+		in4.sin_addr.s_addr = ip(address);
+	memcpy(&req.ifr_addr, &in4, sizeof(in4));
+	return req;
+}
+
+/* Nothing is remembered: an interface that comes up, an address that comes and goes. */
+static void test_address_that_comes_later(void **state)
+{
+	struct sockaddr_storage addr;
+	const struct sockaddr_in *in4 = (const void *)&addr;
+	struct ifreq req = request_for("lo", NULL);
+	int fd;
+
+	(void)state;
+	if (unshare(CLONE_NEWNET) < 0) {
+		print_message("needs a network namespace of its own: %s\n", strerror(errno));
+		skip();
+	}
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_true(fd >= 0);
+	test_log_clear();
+	assert_int_equal(mpib_net_address("lo", 0, &addr), -MPIB_EUSAGE);
+	assert_int_equal(mpib_net_address("", ip("10.7.0.1"), &addr), -MPIB_EUSAGE);
+	req.ifr_flags = IFF_UP;
+	assert_int_equal(ioctl(fd, SIOCSIFFLAGS, &req), 0);
+	assert_int_equal(mpib_net_address("lo", 0, &addr), 0);
+	assert_int_equal(in4->sin_addr.s_addr, ip("127.0.0.1"));
+
+	req = request_for("lo:1", "10.7.0.1");
+	assert_int_equal(ioctl(fd, SIOCSIFADDR, &req), 0);
+	assert_int_equal(mpib_net_address("", ip("10.7.0.1"), &addr), 0);
+	assert_int_equal(in4->sin_addr.s_addr, ip("10.7.0.1"));
+	assert_int_equal(in4->sin_port, 0);
+	req = request_for("lo:1", "10.7.0.2");
+	assert_int_equal(ioctl(fd, SIOCSIFADDR, &req), 0);
+	assert_int_equal(mpib_net_address("lo:1", 0, &addr), 0);
+	assert_int_equal(in4->sin_addr.s_addr, ip("10.7.0.2"));
+	/* SOUT's address is on no interface: the first one that is up. */
+	assert_int_equal(mpib_net_address("", ip("10.7.0.1"), &addr), 0);
+	assert_int_equal(in4->sin_addr.s_addr, ip("127.0.0.1"));
+	(void)close(fd);
+}
+
 static void test_format_ipv6(void **state)
 {
 	struct sockaddr_storage addr = { .ss_family = AF_INET6 };
@@ -182,10 +236,14 @@ static void test_connect(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_gid_ipv4),	cmocka_unit_test(test_routable),
-		cmocka_unit_test(test_speed),		cmocka_unit_test(test_results),
-		cmocka_unit_test(test_address_by_name), cmocka_unit_test(test_format_ipv6),
+		cmocka_unit_test(test_gid_ipv4),
+		cmocka_unit_test(test_routable),
+		cmocka_unit_test(test_speed),
+		cmocka_unit_test(test_results),
+		cmocka_unit_test(test_address_by_name),
+		cmocka_unit_test(test_format_ipv6),
 		cmocka_unit_test(test_connect),
+		cmocka_unit_test(test_address_that_comes_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -136,6 +136,71 @@ static void test_mtu_and_gid_read_at_each_connection(void **state)
 	assert_int_equal(pair_transfer(&p, 1000, 1000), ncclSuccess);
 }
 
+/* What the table is asked by one connection: a listener, and both rails of both ends. */
+static unsigned int gid_queries(void)
+{
+	unsigned int before = fake_calls(FAKE_QUERY_GID);
+
+	assert_int_equal(mpib_api_listen(p.ctx, 0, p.handle, &p.listener), ncclSuccess);
+	assert_int_equal(pair_shake(&p, 0), ncclSuccess);
+	return fake_calls(FAKE_QUERY_GID) - before;
+}
+
+static void close_ends(void)
+{
+	assert_int_equal(mpib_api_close(p.send), ncclSuccess);
+	assert_int_equal(mpib_api_close(p.recv), ncclSuccess);
+	assert_int_equal(mpib_api_close_listen(p.listener), ncclSuccess);
+	p.send = p.recv = p.listener = NULL;
+}
+
+static void set_gids(unsigned int device, unsigned int first, unsigned int end)
+{
+	struct fake_port port;
+
+	fake_get_port(device, &port);
+	port.gid_first = (uint8_t)first;
+	port.gid_end = (uint8_t)end;
+	fake_set_port(device, &port);
+}
+
+/* The table is searched once; later the entry alone is read, until it isn't one that serves or the
+ * device says that the table changed. */
+static void test_gid_is_searched_once(void **state)
+{
+	struct mpib_hca *sup;
+
+	(void)state;
+	open_pair(0);
+	sup = &mpib_device_get(0)->hca[MPIB_SUP];
+	close_ends();
+	assert_int_equal(gid_queries(), 5);
+	assert_int_equal(qp_of(p.send, MPIB_SUP).attr.ah_attr.grh.sgid_index, 3);
+	close_ends();
+
+	/* The address moves: the first end that looks searches, and finds it. */
+	set_gids(SUP, 1, 2);
+	assert_int_equal(gid_queries(), 5 + 2);
+	assert_int_equal(qp_of(p.send, MPIB_SUP).attr.ah_attr.grh.sgid_index, 1);
+	assert_int_equal(qp_of(p.recv, MPIB_SUP).attr.ah_attr.grh.sgid_index, 1);
+	close_ends();
+
+	/* A better entry: the one that serves is kept until the device tells of it. */
+	set_gids(SUP, 3, 4);
+	(void)gid_queries();
+	close_ends();
+	set_gids(SUP, 0, 4);
+	(void)gid_queries();
+	assert_int_equal(qp_of(p.send, MPIB_SUP).attr.ah_attr.grh.sgid_index, 3);
+	close_ends();
+	fake_port_event(SUP, IBV_EVENT_GID_CHANGE, 2); /* another port's */
+	fake_event(SUP, IBV_EVENT_GID_CHANGE);
+	for (unsigned int k = 0; k < 2000 && atomic_load(&sup->gid_at); k++)
+		(void)poll(NULL, 0, 1);
+	(void)gid_queries();
+	assert_int_equal(qp_of(p.send, MPIB_SUP).attr.ah_attr.grh.sgid_index, 1);
+}
+
 static void test_timeout_retries_service_level(void **state)
 {
 	struct fake_qp_state qp;
@@ -507,6 +572,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_smaller_mtu_per_rail),
 		CASE(test_mtu_and_gid_read_at_each_connection),
+		CASE(test_gid_is_searched_once),
 		CASE(test_timeout_retries_service_level),
 		CASE(test_traffic_class),
 		CASE(test_ece),
