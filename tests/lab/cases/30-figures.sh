@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # nodes: 2
 # limit: 420
+# quiet: yes
 # What fusing two rails is worth. The sender's rails are limited by netem, so that the wire is the
 # limit and not the emulated CPU: fused MB/s at the right share over the sum of both rails alone,
 # all of one run; and an equal split beside it.
 # shellcheck shell=bash
 
-# speed NAME SHARE: MB/s of 1 MiB messages, 8 in flight.
+# speed NAME SHARE: MB/s of messages of 256 KiB, 8 in flight: so few bytes that the slowest rail has
+# sent them before the warm-up is over, and what is measured is the steady state.
 speed() {
 	agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = $2"
 	agent_reload 1
-	perf "$1" 1 2 "$ADVANCED" bw --size 1M --window 8 --seconds 12 --warmup 3
+	perf "$1" 1 2 "$ADVANCED" bw --size 256K --window 8 --seconds 8 --warmup 2
 	perf_result "$1" .mbps
 }
 
@@ -37,5 +39,6 @@ compare() {
 }
 
 agent_start 1 2
-compare even 40 40 512
-compare uneven 20 60 768
+# A third of what two emulated CPUs can move.
+compare even 20 20 512
+compare uneven 10 30 768

@@ -6,6 +6,7 @@
 #   # sup: split          SUP reaches only the nodes of the same island (default joined)
 #   # limit: 120          seconds that it may take (default 120)
 #   # grounds: lab fabric where it can be run (default lab)
+#   # quiet: yes            whoever computes beside it is to pause until its verdict (default no)
 # shellcheck shell=bash
 
 # case_header FILE KEY DEFAULT
@@ -75,6 +76,7 @@ case_run() {
 	rm -rf "$CASE_DIR"
 	mkdir -p "$CASE_DIR"
 	log=$CASE_DIR/log
+	[ "$(case_header "$file" quiet no)" = no ] || printf 'lab: %s needs a quiet machine\n' "$name"
 
 	if case_prepare >"$log" 2>&1; then
 		timeout -k 10 "$(case_header "$file" limit 120)" \
