@@ -29,6 +29,8 @@ enum mpib_reg_state {
 /* Embedded in a connection. The addresses and conn_id are set by mpib_agent_register; the rest is
  * the helper thread's, under the watch lock, but for `hint` and `state`, which anybody reads. */
 struct mpib_agent_reg {
+	/* Where the data path reads its share; NULL: use the vanilla policy. */
+	_Atomic(const struct mpib_hint_entry *) hint;
 	uint32_t conn_id;
 	uint32_t sout_src_be, sout_dst_be, sup_src_be, sup_dst_be;
 	atomic_int state;   /* enum mpib_reg_state */
@@ -40,8 +42,6 @@ struct mpib_agent_reg {
 	uint64_t deadline_ms; /* while not handed out: when set-up stops waiting */
 	uint32_t share_seen;  /* last share read from the slot */
 	bool unread;	      /* set before registering: there is one rail, and no share to read */
-	/* Where the data path reads its share; NULL: use the vanilla policy. */
-	_Atomic(const struct mpib_hint_entry *) hint;
 	const struct mpib_hint_entry *entry; /* the slot, kept while stale */
 	struct mpib_hint_entry held;	     /* last share of a slot that was lost */
 	struct mpib_agent_reg *next;

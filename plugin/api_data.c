@@ -66,7 +66,7 @@ ncclResult_t mpib_api_isend(void *send_comm, void *data, size_t size, int tag, v
 
 	*ret = NULL;
 	/* An error, a group that is being collected, or one that waits for the send queues. */
-	if (send->base.stop)
+	if (send->base.busy)
 		return isend_group(send, data, size, tag, mhandle, ret);
 	return isend_alone(send, data, size, tag, mhandle, ret);
 }

@@ -19,8 +19,6 @@
 #include "plugin/srq.h"
 #include "plugin/transfer.h"
 
-#define CACHE_LINE 64
-
 /* Under the watch lock. */
 static struct mpib_comm *all_comms;
 
@@ -62,12 +60,12 @@ int mpib_comm_new(enum mpib_counter_kind kind, struct mpib_device *dev, const st
 	struct mpib_comm *comm;
 	int r;
 
-	size = (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-	comm = aligned_alloc(CACHE_LINE, size);
+	size = (size + MPIB_CACHE_LINE - 1) / MPIB_CACHE_LINE * MPIB_CACHE_LINE;
+	comm = aligned_alloc(MPIB_CACHE_LINE, size);
 	if (!comm)
 		return -ENOMEM;
 	memset(comm, 0, size);
-	comm->kind = kind;
+	comm->kind = (uint8_t)kind;
 	comm->dev = dev;
 	comm->mode = (enum mpib_mode)env->mode;
 	/* As in NCCL's own transport the environment wins over the communicator's setting. */
@@ -114,7 +112,7 @@ int mpib_comm_describe(struct mpib_comm *comm, const struct mpib_env *env, uint6
 
 static void classify(struct mpib_comm *comm, const struct mpib_env *env)
 {
-	const unsigned int sout = mpib_rail_bit(MPIB_SOUT), sup = mpib_rail_bit(MPIB_SUP);
+	const uint8_t sout = mpib_rail_bit(MPIB_SOUT), sup = mpib_rail_bit(MPIB_SUP);
 	bool intra = mpib_ipv4_same_prefix(comm->local.rail[MPIB_SOUT].ipv4_be,
 					   comm->remote.rail[MPIB_SOUT].ipv4_be,
 					   (unsigned int)env->prefix_len);
@@ -269,7 +267,7 @@ int mpib_comm_establish(struct mpib_comm *comm)
 	comm->counters = mpib_counters_get();
 	if (!comm->counters) {
 		comm->own_counters = 1;
-		comm->counters = aligned_alloc(CACHE_LINE, sizeof(*comm->counters));
+		comm->counters = aligned_alloc(MPIB_CACHE_LINE, sizeof(*comm->counters));
 		if (!comm->counters)
 			return -ENOMEM;
 		memset(comm->counters, 0, sizeof(*comm->counters));
@@ -371,6 +369,7 @@ void mpib_comms_fork_child(void)
 			(void)close(comm->ctl.fd);
 		comm->ctl.fd = -1; /* the number may be another file's soon */
 		comm->error = -ESHUTDOWN;
+		comm->busy |= MPIB_BUSY_FAILED;
 	}
 }
 

@@ -39,6 +39,7 @@ enum mpib_flag {
 enum mpib_busy {
 	MPIB_BUSY_GROUP = 1, /* a group is being collected */
 	MPIB_BUSY_SLOW = 2,  /* a group or a cut message waits for the send queues */
+	MPIB_BUSY_FAILED = 4 /* there is an error */
 };
 
 /* What one QP's send queue takes of groups and of messages cut to a port's limit: seven groups of
@@ -56,33 +57,33 @@ enum mpib_busy {
  * on its way through another path than the news of its end. */
 #define MPIB_PEER_GONE_GRACE_MS 300
 
-/* What a call of mpib_test keeps while it polls: here, no register has to be saved for it. */
-struct mpib_test {
-	int *done, *sizes;
-	struct ibv_wc wc[MPIB_POLL_BATCH];
-};
+/*
+ * A process with many busy connections finds little of them in its caches: a message then costs as
+ * much as the cache lines that it touches. So what each message needs is together, in whole lines:
+ * the first line of a connection, and behind it what a sender or a receiver has of its own.
+ */
+#define MPIB_CACHE_LINE 64
+#define MPIB_COMM_OWN	384
 
 struct mpib_comm {
-	/* Read at each call. */
-	union {
-		struct {
-			int error;     /* progress: 0, or why nothing works any more */
-			uint32_t busy; /* progress: enum mpib_busy */
-		};
-		uint64_t stop; /* not 0: no usual message can go out now */
-	};
+	/* The line that each call reads. */
 	atomic_uint flags; /* helper writes, progress reads: enum mpib_flag */
-	enum mpib_counter_kind kind;
-	unsigned int rail_mask; /* set-up: rails that have QPs */
-	unsigned int data_mask; /* set-up: rails that may carry bytes, all of them polled */
-	struct ibv_cq *cq[MPIB_RAIL_MAX];
+	int error;	   /* progress: 0, or why nothing works any more */
 	/* progress: a rail with 0 isn't polled. Sender: completions to come. Receiver: 1 where
 	 * data may come. */
 	uint32_t polled[MPIB_RAIL_MAX];
+	struct ibv_cq *cq[MPIB_RAIL_MAX];
 	struct mpib_counter_entry *counters;
 	struct mpib_request_pool pool; /* progress */
-	struct ibv_send_wr *bad;       /* progress: where a post says which request it refused */
-	struct mpib_test test;	       /* progress */
+	uint8_t busy;		       /* progress: enum mpib_busy */
+	uint8_t kind;		       /* enum mpib_counter_kind */
+	uint8_t rail_mask;	       /* set-up: rails that have QPs */
+	uint8_t data_mask;	       /* set-up: rails that may carry bytes, all of them polled */
+
+	_Alignas(MPIB_CACHE_LINE) char own[MPIB_COMM_OWN]; /* fields of the structs below */
+
+	struct mpib_agent_reg agent; /* advanced mode; of it a sender reads `hint` */
+	struct ibv_send_wr *bad;     /* progress: where a post says which request it refused */
 
 	/* Set-up and errors. */
 	struct mpib_device *dev;
@@ -102,8 +103,6 @@ struct mpib_comm {
 	size_t ring_size;
 	struct mpib_mr *ring_mr;
 
-	struct mpib_agent_reg agent; /* advanced mode */
-
 	struct mpib_ctl ctl;
 	struct mpib_watch_item ctl_watch;  /* helper, from established to close */
 	uint64_t news_ms;		   /* helper writes before the first flag: its time */
@@ -114,7 +113,7 @@ struct mpib_comm {
 	struct mpib_comm *next, **link; /* all of the process, under the watch lock */
 };
 
-/* Work requests prepared once, of which a message changes address, length, keys and immediate. */
+/* A work request with its element: prepared once, or filled in for one post. */
 struct mpib_wr {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
@@ -159,19 +158,35 @@ struct mpib_group {
 	struct mpib_group_wrs wrs[MPIB_RAIL_MAX];
 };
 
+/* Messages stay on the QPs of their turn for so many bytes: large ones take the QPs one by one, and
+ * so spread over the paths of the network, while short ones leave the lines of the other QPs (here
+ * and in the HCA) alone. */
+#define MPIB_SEND_TURN (512 << 10)
+
 struct mpib_send_comm {
-	struct mpib_comm base;
+	union {
+		struct mpib_comm base;
+		struct {
+			char line[MPIB_CACHE_LINE];
+			/* Of a work request a message fills in fields of its first line only. */
+			struct ibv_send_wr wr[MPIB_RAIL_MAX];
+			struct ibv_sge sge[MPIB_RAIL_MAX];
+			struct ibv_qp *qp[MPIB_RAIL_MAX]; /* whose turn it is */
+			struct mpib_cts_row *cts;
+			int64_t turn; /* bytes for which it still is */
 
-	uint32_t head; /* rows matched so far */
-	struct mpib_cts_row *cts;
-	struct mpib_send_qp *at[MPIB_RAIL_MAX]; /* takes the next message */
-	uint32_t share_fixed; /* the vanilla policy, and whenever no hint may be used */
-	uint32_t share_last;  /* last good hint */
-	size_t max_whole; /* a message up to this fits into one request, and its size into size_q */
-	size_t split_min; /* shorter messages take one rail */
-	struct mpib_wr wr[MPIB_RAIL_MAX];
+			/* A message up to this fits into one request, its size into size_q. */
+			size_t max_whole;
+			size_t split_min; /* shorter messages take one rail */
+			uint32_t head;	  /* rows matched so far */
+			/* The vanilla policy, and whenever no hint may be used. */
+			uint32_t share_fixed;
+			uint32_t share_last; /* last good hint */
+		};
+	};
 
-	size_t max_msg[MPIB_RAIL_MAX]; /* bytes that one request may carry */
+	size_t max_msg[MPIB_RAIL_MAX];		/* bytes that one request may carry */
+	struct mpib_send_qp *at[MPIB_RAIL_MAX]; /* of `qp`; without a QP where there is no rail */
 	struct mpib_send_qp qps[MPIB_RAIL_MAX][MPIB_QPS_MAX];
 
 	struct mpib_group group;
@@ -182,27 +197,46 @@ struct mpib_send_comm {
 };
 
 struct mpib_recv_comm {
-	struct mpib_comm base;
+	union {
+		struct mpib_comm base;
+		struct {
+			char line[MPIB_CACHE_LINE];
+			/* Takes cts_one to the sender; only its first line changes. */
+			struct ibv_send_wr cts_wr;
+			struct ibv_sge cts_sge;
+			struct mpib_cts cts_one; /* a row of one, sent inline */
+			uint64_t cts_addr;	 /* the sender's ring */
+			uint32_t tail;		 /* rows posted so far */
+			uint32_t one_until; /* the next row that isn't posted in the usual way */
 
-	uint32_t tail; /* rows posted so far */
-	unsigned int cts_rail;
-	struct ibv_qp *cts_qp;
-	struct mpib_cts cts_one;	  /* a row of one, sent inline */
-	struct mpib_wr cts_wr;		  /* which takes it there */
-	uint32_t one_until;		  /* the next row that isn't posted in the usual way */
-	uint32_t cts_limit;		  /* the row that the send queue may have no room for */
-	uint64_t *cts_count;		  /* the counter of cts_rail */
-	uint32_t reserved[MPIB_RAIL_MAX]; /* receives held in the shared queues */
+			struct ibv_qp *cts_qp;
+			uint64_t *cts_count; /* the counter of cts_rail */
+			struct mpib_hca *hca[MPIB_RAIL_MAX];
+			uint32_t reserved[MPIB_RAIL_MAX]; /* receives held in the shared queues */
+			unsigned int carried;		  /* rails that have brought data */
+			uint32_t cts_limit; /* the row that the send queue may have no room for */
+		};
+	};
+
 	struct mpib_request *row[MPIB_ROWS];
 	struct mpib_cts_row *cts_out; /* staging */
 	uint64_t *records;	      /* written by the sender: MPIB_ROWS rows of MPIB_GROUP_MAX */
-	uint64_t cts_addr;	      /* the sender's ring */
+	unsigned int cts_rail;
 
 	/* GPU memory only: a QP a rail, connected to itself, and where its reads go. */
 	struct ibv_qp *flush_qp[MPIB_RAIL_MAX];
 	void *flush_scratch;
-	unsigned int carried; /* rails that have brought data */
 };
+
+_Static_assert(offsetof(struct mpib_comm, own) == MPIB_CACHE_LINE, "all in the first line");
+_Static_assert(offsetof(struct mpib_comm, agent) == MPIB_CACHE_LINE + MPIB_COMM_OWN, "no gap");
+_Static_assert(offsetof(struct mpib_send_comm, share_last) + sizeof(uint32_t) <=
+		       offsetof(struct mpib_comm, agent),
+	       "the sender's own fits");
+_Static_assert(offsetof(struct mpib_recv_comm, cts_limit) + sizeof(uint32_t) <=
+		       offsetof(struct mpib_comm, agent),
+	       "the receiver's own fits");
+_Static_assert(offsetof(struct ibv_send_wr, wr.rdma.rkey) < MPIB_CACHE_LINE, "in the first line");
 
 static inline struct mpib_send_comm *mpib_send_comm(struct mpib_comm *comm)
 {

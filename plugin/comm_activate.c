@@ -91,7 +91,7 @@ static void prepare_send(struct mpib_send_comm *send, const struct mpib_env *env
 		send->share_fixed = 0;
 	send->share_last = send->share_fixed;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		struct mpib_wr *wr = &send->wr[rail];
+		struct ibv_send_wr *wr = &send->wr[rail];
 		uint32_t limit = comm->dev->hca[rail].port_attr.max_msg_sz;
 
 		/* Pieces stay whole 128-byte lines, and within a 32-bit length. */
@@ -99,9 +99,9 @@ static void prepare_send(struct mpib_send_comm *send, const struct mpib_env *env
 			limit = 1u << 30;
 		send->max_msg[rail] =
 			limit > MPIB_SPLIT_ALIGN ? limit & ~(MPIB_SPLIT_ALIGN - 1) : limit;
-		wr->wr.sg_list = &wr->sge;
-		wr->wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		wr->wr.send_flags = IBV_SEND_SIGNALED;
+		wr->sg_list = &send->sge[rail];
+		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr->send_flags = IBV_SEND_SIGNALED;
 	}
 }
 

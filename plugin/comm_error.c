@@ -14,6 +14,7 @@ int mpib_comm_fail(struct mpib_comm *comm, int error, const char *text)
 		return comm->error;
 
 	comm->error = error;
+	comm->busy |= MPIB_BUSY_FAILED;
 	MPIB_WARN("%s %s: %s", comm->kind == MPIB_COUNTER_SEND ? "send to" : "receive from",
 		  comm->peer_text, text);
 	mpib_ctl_send_text(&comm->ctl, MPIB_FRAME_FAIL, text);

@@ -69,16 +69,17 @@ int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail)
 	return n ? take(comm, rail, wc, n) : 0;
 }
 
-int mpib_test_news(struct mpib_request *req, unsigned int rail, int n)
+int mpib_test_news(struct mpib_asked *asked, unsigned int rail, int n)
 {
+	struct mpib_test *test = mpib_container_of(asked, struct mpib_test, asked);
+	struct mpib_request *req = asked->req;
 	struct mpib_comm *comm = req->comm;
-	struct mpib_test *test = &comm->test;
 	int r = take(comm, rail, test->wc, n);
 
 	/* The other rail is asked only if the request still wants something. */
 	if (r == 0 && req->remaining && rail == MPIB_SOUT && comm->polled[MPIB_SUP])
 		r = mpib_poll_rail(comm, MPIB_SUP);
-	return req->remaining ? r : mpib_test_done(req, test->done, test->sizes);
+	return req->remaining ? r : mpib_test_done(req, asked->done, asked->sizes);
 }
 
 static int poll_all(struct mpib_comm *comm)
@@ -92,12 +93,12 @@ static int poll_all(struct mpib_comm *comm)
 	return mpib_comm_check(comm);
 }
 
-int mpib_test_flagged(struct mpib_request *req)
+int mpib_test_flagged(const struct mpib_asked *asked)
 {
-	struct mpib_test *test = &req->comm->test;
+	struct mpib_request *req = asked->req;
 	int r = req->comm->error ? req->comm->error : poll_all(req->comm);
 
-	return req->remaining ? r : mpib_test_done(req, test->done, test->sizes);
+	return req->remaining ? r : mpib_test_done(req, asked->done, asked->sizes);
 }
 
 static __attribute__((cold)) int size_failed(struct mpib_comm *comm)

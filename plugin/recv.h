@@ -20,19 +20,18 @@ int mpib_recv_cts_failed(struct mpib_recv_comm *recv, int r);
 static inline __attribute__((always_inline)) bool mpib_recv_reserve(
 	struct mpib_recv_comm *recv, bool (*reserve)(struct mpib_hca *hca))
 {
-	struct mpib_comm *comm = &recv->base;
-	unsigned int rails = comm->data_mask;
+	unsigned int rails = recv->base.data_mask;
 
 	if (rails & mpib_rail_bit(MPIB_SOUT)) {
-		if (mpib_unlikely(!reserve(&comm->dev->hca[MPIB_SOUT])))
+		if (mpib_unlikely(!reserve(recv->hca[MPIB_SOUT])))
 			return false;
 		recv->reserved[MPIB_SOUT]++;
 	}
 	if (rails & mpib_rail_bit(MPIB_SUP)) {
-		if (mpib_unlikely(!reserve(&comm->dev->hca[MPIB_SUP]))) {
+		if (mpib_unlikely(!reserve(recv->hca[MPIB_SUP]))) {
 			if (rails & mpib_rail_bit(MPIB_SOUT)) {
 				recv->reserved[MPIB_SOUT]--;
-				mpib_srq_release(&comm->dev->hca[MPIB_SOUT]);
+				mpib_srq_release(recv->hca[MPIB_SOUT]);
 			}
 			return false;
 		}
@@ -59,7 +58,7 @@ static inline __attribute__((always_inline)) int mpib_irecv_one(struct mpib_recv
 								struct mpib_request **ret)
 {
 	struct mpib_cts *cts = &recv->cts_one;
-	struct ibv_send_wr *wr = &recv->cts_wr.wr;
+	struct ibv_send_wr *wr = &recv->cts_wr;
 	uint32_t tail = recv->tail;
 	unsigned int slot = tail % MPIB_ROWS;
 	struct mpib_request *req = mpib_request_get(&recv->base.pool);

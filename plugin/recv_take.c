@@ -80,7 +80,7 @@ static inline __attribute__((always_inline)) void unused(struct mpib_recv_comm *
 							 unsigned int idle)
 {
 	recv->reserved[idle]--;
-	mpib_srq_release(&recv->base.dev->hca[idle]);
+	mpib_srq_release(recv->hca[idle]);
 }
 
 /* Every rail of @mask has reported: nothing of the row can still arrive. */

@@ -42,12 +42,23 @@ static inline bool mpib_send_divides(const struct mpib_send_comm *send, size_t s
 	return share - 1 < MPIB_SHARE_MAX - 1 && size >= send->split_min;
 }
 
-static inline struct mpib_send_qp *mpib_send_next_qp(struct mpib_send_comm *send, unsigned int rail)
+/* The next QPs' turn. */
+static inline __attribute__((always_inline)) void mpib_send_next_qps(struct mpib_send_comm *send)
 {
-	struct mpib_send_qp *at = send->at[rail];
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		send->at[rail] = send->at[rail]->next;
+		send->qp[rail] = send->at[rail]->qp;
+	}
+	send->turn = MPIB_SEND_TURN;
+}
 
-	send->at[rail] = at->next;
-	return at;
+/* A message of @size is about to be posted. */
+static inline __attribute__((always_inline)) void mpib_send_take_turn(struct mpib_send_comm *send,
+								      size_t size)
+{
+	send->turn -= (int64_t)size;
+	if (mpib_unlikely(send->turn < 0))
+		mpib_send_next_qps(send);
 }
 
 /* The part of @len bytes from @offset on; the rest of the work request is prepared. */
@@ -57,15 +68,16 @@ static inline __attribute__((always_inline)) void mpib_send_fill(
 	size_t len, uint32_t imm)
 {
 	struct mpib_counter_rail *counters = &send->base.counters->rail[rail];
-	struct mpib_wr *wr = &send->wr[rail];
+	struct ibv_send_wr *wr = &send->wr[rail];
+	struct ibv_sge *sge = &send->sge[rail];
 
-	wr->wr.wr_id = req->index;
-	wr->wr.imm_data = imm;
-	wr->wr.wr.rdma.remote_addr = cts->addr + offset;
-	wr->wr.wr.rdma.rkey = cts->rkey[rail];
-	wr->sge.addr = addr + offset;
-	wr->sge.length = (uint32_t)len;
-	wr->sge.lkey = mr->lkey[rail];
+	wr->wr_id = req->index;
+	wr->imm_data = imm;
+	wr->wr.rdma.remote_addr = cts->addr + offset;
+	wr->wr.rdma.rkey = cts->rkey[rail];
+	sge->addr = addr + offset;
+	sge->length = (uint32_t)len;
+	sge->lkey = mr->lkey[rail];
 	counters->bytes += len;
 	counters->requests++;
 }
@@ -73,11 +85,10 @@ static inline __attribute__((always_inline)) void mpib_send_fill(
 static inline __attribute__((always_inline)) int mpib_send_post(struct mpib_send_comm *send,
 								unsigned int rail)
 {
-	struct mpib_send_qp *at = mpib_send_next_qp(send, rail);
 	int r;
 
 	send->base.polled[rail]++;
-	r = ibv_post_send(at->qp, &send->wr[rail].wr, &send->base.bad);
+	r = ibv_post_send(send->qp[rail], &send->wr[rail], &send->base.bad);
 	return mpib_unlikely(r) ? mpib_send_post_failed(send, rail, r) : 0;
 }
 
@@ -139,6 +150,7 @@ static inline __attribute__((always_inline)) int mpib_isend_one(
 	send->head = head + 1;
 	counters->share = share;
 	counters->messages++;
+	mpib_send_take_turn(send, size);
 	if (mpib_send_divides(send, size, share)) {
 		size_t sup = mpib_split_sup(size, share);
 

@@ -41,10 +41,24 @@ int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail);
 int mpib_send_take(struct mpib_send_comm *send, unsigned int rail, const struct ibv_wc *wc, int n);
 int mpib_recv_take(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc, int n);
 
+/* What a call of mpib_test keeps while it polls: on the stack, whose lines are always at hand. It
+ * finds its request here again, so that no register has to be saved for it. */
+struct mpib_asked {
+	struct mpib_request *req;
+	int *done, *sizes;
+};
+
+struct mpib_test {
+	struct ibv_wc wc[MPIB_POLL_BATCH];
+	/* Passed on in place of the whole: gcc would keep the address of the whole, which is that
+	 * of `wc`, in a register that has to be saved. */
+	struct mpib_asked asked;
+};
+
 /* The rest of mpib_test: a poll of @rail gave @n, not 0; the connection has failed or somebody
  * reported something; sizes of a group, or those that NCCL can't take. */
-int mpib_test_news(struct mpib_request *req, unsigned int rail, int n);
-int mpib_test_flagged(struct mpib_request *req);
+int mpib_test_news(struct mpib_asked *asked, unsigned int rail, int n);
+int mpib_test_flagged(const struct mpib_asked *asked);
 int mpib_test_sizes(struct mpib_request *req, int *done, int *sizes);
 
 /* The request is done: reports it and hands it back. */
@@ -65,24 +79,27 @@ static inline int mpib_test_done(struct mpib_request *req, int *done, int *sizes
 static inline __attribute__((always_inline)) int mpib_test_pending(struct mpib_request *req,
 								   int *done, int *sizes)
 {
-	struct mpib_test *test = &req->comm->test;
+	struct mpib_comm *comm = req->comm;
+	struct mpib_test test;
 	int n;
 
-	test->done = done;
-	test->sizes = sizes;
-	if (mpib_unlikely((unsigned int)req->comm->error |
-			  atomic_load_explicit(&req->comm->flags, memory_order_relaxed)))
-		return mpib_test_flagged(req);
+	test.asked.req = req;
+	test.asked.done = done;
+	test.asked.sizes = sizes;
+	if (mpib_unlikely((unsigned int)comm->error |
+			  atomic_load_explicit(&comm->flags, memory_order_relaxed)))
+		return mpib_test_flagged(&test.asked);
 
-	if (req->comm->polled[MPIB_SOUT]) {
-		n = ibv_poll_cq(req->comm->cq[MPIB_SOUT], MPIB_POLL_BATCH, req->comm->test.wc);
+	if (comm->polled[MPIB_SOUT]) {
+		n = ibv_poll_cq(comm->cq[MPIB_SOUT], MPIB_POLL_BATCH, test.wc);
 		if (n)
-			return mpib_test_news(req, MPIB_SOUT, n);
+			return mpib_test_news(&test.asked, MPIB_SOUT, n);
+		comm = test.asked.req->comm;
 	}
-	if (req->comm->polled[MPIB_SUP]) {
-		n = ibv_poll_cq(req->comm->cq[MPIB_SUP], MPIB_POLL_BATCH, req->comm->test.wc);
+	if (comm->polled[MPIB_SUP]) {
+		n = ibv_poll_cq(comm->cq[MPIB_SUP], MPIB_POLL_BATCH, test.wc);
 		if (n)
-			return mpib_test_news(req, MPIB_SUP, n);
+			return mpib_test_news(&test.asked, MPIB_SUP, n);
 	}
 	return 0;
 }
