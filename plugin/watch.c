@@ -332,11 +332,14 @@ void mpib_watch_del(struct mpib_watch_item *item)
 void mpib_watch_tick_add(struct mpib_watch_tick *tick)
 {
 	mpib_watch_lock();
-	if (!tick->active) {
-		tick->active = 1;
+	if (!tick->link) {
 		tick->next = watch.ticks;
+		tick->link = &watch.ticks;
+		if (tick->next)
+			tick->next->link = &tick->next;
+		else
+			mpib_watch_wake(); /* the thread waits for events alone */
 		watch.ticks = tick;
-		mpib_watch_wake();
 	}
 	mpib_watch_unlock();
 }
@@ -344,13 +347,11 @@ void mpib_watch_tick_add(struct mpib_watch_tick *tick)
 void mpib_watch_tick_del(struct mpib_watch_tick *tick)
 {
 	mpib_watch_lock();
-	if (tick->active) {
-		struct mpib_watch_tick **link = &watch.ticks;
-
-		while (*link != tick)
-			link = &(*link)->next;
-		*link = tick->next;
-		tick->active = 0;
+	if (tick->link) {
+		*tick->link = tick->next;
+		if (tick->next)
+			tick->next->link = tick->link;
+		tick->link = NULL;
 	}
 	mpib_watch_unlock();
 }

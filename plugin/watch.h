@@ -24,8 +24,7 @@ struct mpib_watch_item {
 
 struct mpib_watch_tick {
 	void (*on_tick)(struct mpib_watch_tick *tick, uint64_t now_ms);
-	struct mpib_watch_tick *next;
-	int active;
+	struct mpib_watch_tick *next, **link; /* watch.c's; `link` NULL while not active */
 };
 
 /* A reference on the thread, which the first one starts. Negative errno where it can't be. */
