@@ -10,8 +10,8 @@
 
 /*
  * How deep the queues are. Queue memory is most of what a connection's set-up costs, so each gets
- * what can ever be in it; one that is full fails the connection, and a completion queue that
- * overflows takes the device away from the whole process.
+ * what can ever be in it; one that is full, or a completion queue that overflows, ends the
+ * connection.
  *
  * A sender's QP holds at most
  *   - a request of each message posted whole. A message has a struct mpib_request from before its
