@@ -10,19 +10,25 @@
 #include "plugin/comm.h"
 #include "plugin/log.h"
 
-/* A QP's owner is its qp_context. The event holds up ibv_destroy_qp until it is acknowledged, so
- * the connection is still there. */
-static void qp_event(struct mpib_hca *hca, const struct ibv_async_event *event)
+/* The owner of a QP or CQ is its context. The event holds up ibv_destroy_qp and _cq until it is
+ * acknowledged, so the connection is still there. */
+static void comm_event(const struct mpib_hca *hca, struct mpib_comm *comm, const char *object,
+		       const char *text)
 {
-	struct mpib_comm *comm = event->element.qp->qp_context;
-
 	/* A completion usually tells more: the data path speaks first, this text is its last
 	 * resort. */
 	if (!(atomic_load_explicit(&comm->flags, memory_order_relaxed) & MPIB_FLAG_QP_FATAL))
-		(void)snprintf(comm->qp_text, sizeof(comm->qp_text), "%s rail %s, QP 0x%x: %s",
-			       mpib_rail_name(hca->rail), hca->name, event->element.qp->qp_num,
-			       mpib_verbs_event_text(event->event_type));
+		(void)snprintf(comm->qp_text, sizeof(comm->qp_text), "%s rail %s, %s: %s",
+			       mpib_rail_name(hca->rail), hca->name, object, text);
 	mpib_comm_flag(comm, MPIB_FLAG_QP_FATAL);
+}
+
+static void qp_event(const struct mpib_hca *hca, const struct ibv_qp *qp, const char *text)
+{
+	char object[24];
+
+	(void)snprintf(object, sizeof(object), "QP 0x%x", qp->qp_num);
+	comm_event(hca, qp->qp_context, object, text);
 }
 
 static void lost(struct mpib_hca *hca, const char *why)
@@ -49,7 +55,9 @@ static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
 	case IBV_EVENT_DEVICE_FATAL:
 		lost(hca, text);
 		break;
-	case IBV_EVENT_CQ_ERR:
+	case IBV_EVENT_CQ_ERR: /* say, more immediates from a broken peer than it has receives */
+		comm_event(hca, event->element.cq->cq_context, "CQ", text);
+		break;
 	case IBV_EVENT_SRQ_ERR:
 		MPIB_WARN("%s rail %s: %s: its connections can't go on", rail, hca->name, text);
 		atomic_store_explicit(&hca->fatal, 1, memory_order_release);
@@ -58,7 +66,7 @@ static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
-		qp_event(hca, event);
+		qp_event(hca, event->element.qp, text);
 		break;
 	case IBV_EVENT_PORT_ERR:
 		if (event->element.port_num == (int)hca->port)

@@ -177,7 +177,8 @@ int mpib_comm_build(struct mpib_comm *comm, const struct mpib_env *env)
 		if (!comm->nqps[rail])
 			continue;
 		srq = NULL;
-		r = mpib_verbs_create_cq(hca->ctx, mpib_qps_cq_depth(comm, rail), &comm->cq[rail]);
+		r = mpib_verbs_create_cq(hca->ctx, mpib_qps_cq_depth(comm, rail), comm,
+					 &comm->cq[rail]);
 		if (r < 0) {
 			MPIB_WARN("%s rail %s to %s: no completion queue: %s%s",
 				  mpib_rail_name(rail), hca->name, comm->peer_text, strerror(-r),

@@ -7,24 +7,46 @@
 #include "plugin/log.h"
 #include "plugin/mr.h"
 
-/* Posts a chain and adds what the queue took to the credits. */
-static void post_chain(struct mpib_hca *hca)
+/* Posts a chain and adds what the queue took to the credits. 0, or why it took less. */
+static int post_chain(struct mpib_hca *hca)
 {
 	struct ibv_recv_wr *bad = NULL;
 	int posted = MPIB_SRQ_CHAIN;
+	int error;
 
 	for (int k = 0; !hca->srq_chain[MPIB_SRQ_CHAIN - 1].wr_id && k < MPIB_SRQ_CHAIN; k++)
 		hca->srq_chain[k] = (struct ibv_recv_wr){
 			.wr_id = MPIB_WR_RECV,
 			.next = k + 1 < MPIB_SRQ_CHAIN ? &hca->srq_chain[k + 1] : NULL,
 		};
-	if (ibv_post_srq_recv(hca->srq, hca->srq_chain, &bad) != 0)
+	error = ibv_post_srq_recv(hca->srq, hca->srq_chain, &bad);
+	if (error)
 		posted = bad ? (int)(bad - hca->srq_chain) : 0; /* full: those before are in */
 	(void)atomic_fetch_add_explicit(&hca->srq_credits, posted, memory_order_acq_rel);
+	return error;
+}
+
+/* Once an HCA: from here on receives wait for others to complete, which may be a deadlock. */
+static void tell_full(struct mpib_hca *hca, int error)
+{
+	if (hca->srq_full_told)
+		return;
+	hca->srq_full_told = true;
+	if (error == ENOMEM)
+		MPIB_WARN("%s rail %s: the shared receive queue is full: outstanding receives of "
+			  "this "
+			  "process hold all of its %u entries, further ones wait for them; use "
+			  "fewer connections (NCCL channels, communicators) a process",
+			  mpib_rail_name(hca->rail), hca->name, hca->srq_depth);
+	else
+		MPIB_WARN(
+			"%s rail %s: the shared receive queue takes no receives: %s; receives wait",
+			mpib_rail_name(hca->rail), hca->name, strerror(error));
 }
 
 bool mpib_srq_refill(struct mpib_hca *hca)
 {
+	int error = 0;
 	int credits;
 
 	(void)pthread_mutex_lock(&hca->srq_lock);
@@ -32,11 +54,13 @@ bool mpib_srq_refill(struct mpib_hca *hca)
 	while (credits <= MPIB_SRQ_LOW) {
 		int before = credits;
 
-		post_chain(hca);
+		error = post_chain(hca);
 		credits = atomic_load_explicit(&hca->srq_credits, memory_order_acquire);
 		if (credits < before + MPIB_SRQ_CHAIN)
 			break;
 	}
+	if (credits < 0)
+		tell_full(hca, error);
 	(void)pthread_mutex_unlock(&hca->srq_lock);
 	if (credits >= 0)
 		return true;
@@ -59,6 +83,7 @@ int mpib_srq_get(struct mpib_hca *hca, struct ibv_srq **ret)
 
 	(void)pthread_mutex_lock(&hca->srq_lock);
 	if (!hca->srq) {
+		hca->srq_depth = attr.attr.max_wr;
 		r = mpib_verbs_create_srq(hca->pd, &attr, &hca->srq);
 		if (r < 0)
 			MPIB_WARN("%s rail %s: no shared receive queue: %s%s",

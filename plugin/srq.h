@@ -14,7 +14,8 @@
 #include "common/macros.h"
 #include "plugin/device.h"
 
-#define MPIB_SRQ_DEPTH 8192
+/* What mlx5 allows: 1024 connections that each await 32 messages. */
+#define MPIB_SRQ_DEPTH 32767
 /* wr_id of every receive: tells it from a send where a completion's opcode doesn't count. */
 #define MPIB_WR_RECV (1ull << 63)
 #define MPIB_SRQ_LOW 128 /* spare receives under which a chain is posted */

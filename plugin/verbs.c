@@ -294,12 +294,12 @@ int mpib_verbs_dereg_mr(struct ibv_mr *mr)
 	return mr ? from_return(verbs.dereg_mr(mr)) : 0;
 }
 
-int mpib_verbs_create_cq(struct ibv_context *ctx, int depth, struct ibv_cq **ret)
+int mpib_verbs_create_cq(struct ibv_context *ctx, int depth, void *owner, struct ibv_cq **ret)
 {
 	struct ibv_cq *cq;
 
 	errno = 0;
-	cq = verbs.create_cq(ctx, depth, NULL, NULL, 0);
+	cq = verbs.create_cq(ctx, depth, owner, NULL, 0);
 	if (!cq)
 		return from_errno();
 

@@ -42,7 +42,7 @@ int mpib_verbs_reg_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t size, uint6
 			  unsigned int access, struct ibv_mr **ret);
 int mpib_verbs_dereg_mr(struct ibv_mr *mr);
 
-int mpib_verbs_create_cq(struct ibv_context *ctx, int depth, struct ibv_cq **ret);
+int mpib_verbs_create_cq(struct ibv_context *ctx, int depth, void *owner, struct ibv_cq **ret);
 int mpib_verbs_destroy_cq(struct ibv_cq *cq);
 int mpib_verbs_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr, struct ibv_srq **ret);
 int mpib_verbs_destroy_srq(struct ibv_srq *srq);

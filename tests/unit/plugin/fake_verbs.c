@@ -575,7 +575,7 @@ static bool covered(uint32_t key, uint64_t addr, size_t len, unsigned int access
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
-int mpib_verbs_create_cq(struct ibv_context *ctx, int depth, struct ibv_cq **ret)
+int mpib_verbs_create_cq(struct ibv_context *ctx, int depth, void *owner, struct ibv_cq **ret)
 {
 	struct cq *cq;
 	int err;
@@ -585,6 +585,7 @@ int mpib_verbs_create_cq(struct ibv_context *ctx, int depth, struct ibv_cq **ret
 	if (!err) {
 		cq = new_object(sizeof(*cq));
 		cq->cq.context = ctx;
+		cq->cq.cq_context = owner;
 		cq->depth = (unsigned int)depth;
 		cq->entry = allocate(cq->depth * sizeof(cq->entry[0]));
 		((struct context *)ctx)->children++;
@@ -1025,9 +1026,14 @@ void fake_port_event(unsigned int device, enum ibv_event_type type, int port)
 		event->event_type = type;
 		event->element.port_num = port;
 		LIST_FOREACH(qp, &fake.qps, node)
-		if (qp->device == device && type <= IBV_EVENT_QP_ACCESS_ERR &&
-		    type != IBV_EVENT_CQ_ERR)
-			event->element.qp = &qp->qp;
+		{
+			if (qp->device != device || type > IBV_EVENT_QP_ACCESS_ERR)
+				continue;
+			if (type == IBV_EVENT_CQ_ERR)
+				event->element.cq = qp->qp.recv_cq;
+			else
+				event->element.qp = &qp->qp;
+		}
 		context->events++;
 		(void)!write(context->ctx.async_fd, &one, sizeof(one));
 	}

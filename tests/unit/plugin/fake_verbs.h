@@ -108,7 +108,8 @@ unsigned int fake_reads(unsigned int device);
 /* The next @n signalled completions of sends on @device carry @status; the QP fails. */
 void fake_bad_completion(unsigned int device, enum ibv_wc_status status);
 
-/* An async event of a device, and of its port 1; with IBV_EVENT_QP_*, of one of its QPs. */
+/* An async event of a device, and of its port 1; with IBV_EVENT_QP_*, of one of its QPs,
+ * with IBV_EVENT_CQ_ERR, of such a one's CQ. */
 void fake_event(unsigned int device, enum ibv_event_type type);
 /* The same of another port. */
 void fake_port_event(unsigned int device, enum ibv_event_type type, int port);

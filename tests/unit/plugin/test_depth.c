@@ -304,6 +304,44 @@ static void test_idle_queues_are_small(void **state)
 	assert_int_equal(mpib_qps_cq_depth(&recv_comm()->base, MPIB_SOUT), 1);
 }
 
+/* As many receives as the shared queue holds: the next ones wait, and a line says why. */
+static void test_a_full_shared_queue_is_told(void **state)
+{
+	enum {
+		CONNECTIONS = 34
+	}; /* of 256 receives each, and the queue of fake_verbs.c holds 8192 */
+	static struct pair pairs[CONNECTIONS];
+	unsigned int posted = 0;
+
+	(void)state;
+	pair_env();
+	(void)setenv("MPIB_MODE", "0", 1);
+	test_log_clear();
+	for (unsigned int c = 0; c < CONNECTIONS; c++)
+		assert_int_equal(pair_open(&pairs[c], test_logger, 0), ncclSuccess);
+	for (unsigned int c = 0; c < CONNECTIONS; c++) {
+		for (;;) {
+			void *in = pairs[c].in, *request = NULL;
+			size_t room = PIECE;
+			int tag = TAG;
+
+			assert_int_equal(mpib_api_irecv(pairs[c].recv, 1, &in, &room, &tag,
+							&pairs[c].recv_mr, &request),
+					 ncclSuccess);
+			if (!request)
+				break;
+			posted++;
+		}
+	}
+	assert_int_equal(posted, 8192);
+	assert_int_equal(test_log_warnings(), 1);
+	assert_non_null(strstr(test_log_state.text, "SUP rail sup:1: the shared receive queue is "
+						    "full: outstanding receives of this process "
+						    "hold all of its 8192 entries"));
+	for (unsigned int c = 0; c < CONNECTIONS; c++)
+		pair_close(&pairs[c]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -315,6 +353,7 @@ int main(void)
 		cmocka_unit_test_teardown(test_flushes_take_the_room_of_receives, finish),
 		cmocka_unit_test_teardown(test_clear_to_sends_wait_for_room, finish),
 		cmocka_unit_test_teardown(test_idle_queues_are_small, finish),
+		cmocka_unit_test_teardown(test_a_full_shared_queue_is_told, finish),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

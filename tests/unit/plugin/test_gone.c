@@ -14,6 +14,7 @@
 
 #define BYTES 1000
 #define TAG   1
+#define SUP   1 /* the device, of fake_verbs.c */
 
 static struct pair p;
 
@@ -151,10 +152,44 @@ static void test_a_device_without_events_is_lost(void **state)
 	assert_in_range(cpu_ms() - before, 0, 100);
 }
 
+/* Only the connection whose CQ it is fails: others go on, and new ones can be made. */
+static void test_a_broken_cq_is_one_connections(void **state)
+{
+	ncclResult_t r = ncclSuccess;
+	struct pair other;
+	void *waits;
+
+	(void)state;
+	open_pair();
+	memset(&other, 0, sizeof(other));
+	waits = receive(p.in);
+	fake_event(SUP, IBV_EVENT_CQ_ERR);
+	for (unsigned int k = 0; k < 5000 && r == ncclSuccess; k++) {
+		void *request = NULL;
+		int done;
+
+		/* a tag that nobody waits for: both ends look and nothing moves */
+		r = mpib_api_isend(p.send, p.out, BYTES, TAG + 1, p.send_mr, &request);
+		assert_null(request);
+		if (r == ncclSuccess)
+			r = mpib_api_test(waits, &done, NULL);
+		(void)poll(NULL, 0, 1);
+	}
+	assert_int_not_equal(r, ncclSuccess);
+	assert_non_null(strstr(test_log_state.text, "SUP rail sup:1, CQ"));
+	assert_int_equal(mpib_device_get(0)->hca[MPIB_SUP].fatal, 0);
+	assert_int_equal(mpib_api_listen(p.ctx, 0, other.handle, &other.listener), ncclSuccess);
+	assert_int_equal(pair_shake(&other, 0), ncclSuccess);
+	assert_int_equal(mpib_api_close(other.send), ncclSuccess);
+	assert_int_equal(mpib_api_close(other.recv), ncclSuccess);
+	assert_int_equal(mpib_api_close_listen(other.listener), ncclSuccess);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(test_a_flush_outlives_the_peer, finish),
+		cmocka_unit_test_teardown(test_a_broken_cq_is_one_connections, finish),
 		cmocka_unit_test_teardown(test_a_device_without_events_is_lost, finish),
 	};
 
