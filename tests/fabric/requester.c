@@ -155,6 +155,13 @@ static void step_back(struct fab_qp *qp, uint64_t seq, uint64_t offset)
 		qp->reads += is_read(wqe_at(qp, k));
 }
 
+/* Nothing is lost as far as this end knows, but nothing goes on. */
+static void stall(struct fab_qp *qp)
+{
+	qp->stalled = true;
+	wait_start(qp, FAB_WAIT_RETRY, qp->attr.timeout ? 4096ULL << qp->attr.timeout : FAB_NEVER);
+}
+
 void fab_requester_lost(struct fab_qp *qp, uint64_t seq, uint64_t offset)
 {
 	if (!at_work(qp) || (qp->wait != FAB_WAIT_NONE && !qp->stalled))
@@ -331,8 +338,14 @@ bool fab_requester_send(struct fab_qp *qp)
 		return false;
 	if (!qp->link || qp->link->dead)
 		qp->link = fab_link_get(qp->dev, qp->attr.dest_qp_num, &qp->attr.ah_attr);
-	if (!qp->link || !fab_link_port_up(qp->link)) {
+	if (!qp->link) {
 		fab_requester_lost(qp, qp->sq_tx, qp->sq_tx_off);
+		return false;
+	}
+	/* What is on its way may have been refused: that answer must still count. */
+	if (!fab_link_port_up(qp->link)) {
+		rest(qp);
+		stall(qp);
 		return false;
 	}
 	return send_part(qp, w);
@@ -382,9 +395,7 @@ void fab_requester_answer(struct fab_qp *qp, const struct fab_pkt *pkt, const ui
 		break;
 	case FAB_OP_STALL:
 		if (current && qp->wait == FAB_WAIT_NONE && pkt->seq >= qp->sq_una) {
-			qp->stalled = true;
-			wait_start(qp, FAB_WAIT_RETRY,
-				   qp->attr.timeout ? 4096ULL << qp->attr.timeout : FAB_NEVER);
+			stall(qp);
 		}
 		break;
 	case FAB_OP_RNR:

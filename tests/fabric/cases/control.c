@@ -37,6 +37,36 @@ static void port_flap(struct side *s)
 	pair_close(&p);
 }
 
+/* The port goes down between two messages of which the first hasn't arrived: that one is lost where
+ * it was going to, the second where it starts, and both come again. */
+static void port_flap_in_flight(struct side *s)
+{
+	struct pair_options options = { .timeout = 14, .retry = 7 };
+	struct pair p;
+
+	pair_open(s, &p, &options);
+	for (int k = 0; !s->client && k < 4; k++) {
+		const char *down = k % 2 ? "port 1/sup down" : "port 2/sup down";
+		const char *up = k % 2 ? "port 1/sup up" : "port 2/sup up";
+
+		ctl("latency 1/sup 200000");
+		require(post(&p, IBV_WR_RDMA_WRITE, 1, 0, 64, IBV_SEND_SIGNALED) == 0, "a post");
+		(void)usleep(20000);
+		ctl(down);
+		require(post(&p, IBV_WR_RDMA_WRITE, 2, 0, 64, IBV_SEND_SIGNALED) == 0, "a post");
+		(void)usleep(k < 2 ? 300000 : 50000);
+		ctl("latency 1/sup 0");
+		ctl(up);
+		for (uint64_t id = 1; id <= 2; id++) {
+			struct ibv_wc wc = await(p.send_cq);
+
+			require(wc.status == IBV_WC_SUCCESS && wc.wr_id == id, "both, in order");
+		}
+	}
+	sync_ends(s);
+	pair_close(&p);
+}
+
 static void port_dead(struct side *s)
 {
 	struct pair_options options = { .timeout = 12, .retry = 3 };
@@ -305,6 +335,7 @@ static void gid_change(struct side *s)
 
 const struct fault_case control_cases[] = {
 	{ .name = "port-flap", .run = port_flap },
+	{ .name = "port-flap-in-flight", .run = port_flap_in_flight },
 	{ .name = "port-dead", .run = port_dead },
 	{ .name = "port-dead-in-read", .run = port_dead_in_read },
 	{ .name = "rates", .run = rates },
