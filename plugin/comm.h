@@ -158,11 +158,6 @@ struct mpib_group {
 	struct mpib_group_wrs wrs[MPIB_RAIL_MAX];
 };
 
-/* Messages stay on the QPs of their turn for so many bytes: large ones take the QPs one by one, and
- * so spread over the paths of the network, while short ones leave the lines of the other QPs (here
- * and in the HCA) alone. */
-#define MPIB_SEND_TURN (512 << 10)
-
 struct mpib_send_comm {
 	union {
 		struct mpib_comm base;
@@ -171,9 +166,8 @@ struct mpib_send_comm {
 			/* Of a work request a message fills in fields of its first line only. */
 			struct ibv_send_wr wr[MPIB_RAIL_MAX];
 			struct ibv_sge sge[MPIB_RAIL_MAX];
-			struct ibv_qp *qp[MPIB_RAIL_MAX]; /* whose turn it is */
+			struct mpib_send_qp *at[MPIB_RAIL_MAX]; /* the next message's; NULL: none */
 			struct mpib_cts_row *cts;
-			int64_t turn; /* bytes for which it still is */
 
 			/* A message up to this fits into one request, its size into size_q. */
 			size_t max_whole;
@@ -185,8 +179,7 @@ struct mpib_send_comm {
 		};
 	};
 
-	size_t max_msg[MPIB_RAIL_MAX];		/* bytes that one request may carry */
-	struct mpib_send_qp *at[MPIB_RAIL_MAX]; /* of `qp`; without a QP where there is no rail */
+	size_t max_msg[MPIB_RAIL_MAX]; /* bytes that one request may carry */
 	struct mpib_send_qp qps[MPIB_RAIL_MAX][MPIB_QPS_MAX];
 
 	struct mpib_group group;

@@ -79,7 +79,6 @@ int mpib_isend_odd(struct mpib_send_comm *send, void *data, size_t size, int tag
 	send->head++;
 	comm->counters->share = share;
 	comm->counters->messages++;
-	mpib_send_take_turn(send, size);
 	*ret = req;
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
@@ -105,13 +104,12 @@ void mpib_send_prepare(struct mpib_send_comm *send)
 	struct mpib_comm *comm = &send->base;
 
 	send->max_whole = WHOLE_MAX;
-	send->turn = MPIB_SEND_TURN;
 	for (unsigned int k = 0; k < MPIB_REQUESTS_MAX; k++)
 		comm->pool.requests[k].count = 1;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		unsigned int n = comm->nqps[rail];
 
-		send->qps[rail][0].next = send->at[rail] = &send->qps[rail][0];
+		send->at[rail] = n ? &send->qps[rail][0] : NULL;
 		mpib_group_prepare(send, rail);
 		if (!(comm->rail_mask & mpib_rail_bit(rail)))
 			continue;
@@ -121,7 +119,6 @@ void mpib_send_prepare(struct mpib_send_comm *send)
 				.next = &send->qps[rail][k + 1 == n ? 0 : k + 1],
 				.index = k,
 			};
-		send->qp[rail] = send->at[rail]->qp;
 		send->wr[rail].num_sge = 1;
 		if (send->max_msg[rail] < send->max_whole)
 			send->max_whole = send->max_msg[rail];

@@ -42,23 +42,13 @@ static inline bool mpib_send_divides(const struct mpib_send_comm *send, size_t s
 	return share - 1 < MPIB_SHARE_MAX - 1 && size >= send->split_min;
 }
 
-/* The next QPs' turn. */
-static inline __attribute__((always_inline)) void mpib_send_next_qps(struct mpib_send_comm *send)
+/* Each message takes the next QP of a rail. */
+static inline struct mpib_send_qp *mpib_send_next_qp(struct mpib_send_comm *send, unsigned int rail)
 {
-	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		send->at[rail] = send->at[rail]->next;
-		send->qp[rail] = send->at[rail]->qp;
-	}
-	send->turn = MPIB_SEND_TURN;
-}
+	struct mpib_send_qp *at = send->at[rail];
 
-/* A message of @size is about to be posted. */
-static inline __attribute__((always_inline)) void mpib_send_take_turn(struct mpib_send_comm *send,
-								      size_t size)
-{
-	send->turn -= (int64_t)size;
-	if (mpib_unlikely(send->turn < 0))
-		mpib_send_next_qps(send);
+	send->at[rail] = at->next;
+	return at;
 }
 
 /* The part of @len bytes from @offset on; the rest of the work request is prepared. */
@@ -85,10 +75,11 @@ static inline __attribute__((always_inline)) void mpib_send_fill(
 static inline __attribute__((always_inline)) int mpib_send_post(struct mpib_send_comm *send,
 								unsigned int rail)
 {
+	struct mpib_send_qp *at = mpib_send_next_qp(send, rail);
 	int r;
 
 	send->base.polled[rail]++;
-	r = ibv_post_send(send->qp[rail], &send->wr[rail], &send->base.bad);
+	r = ibv_post_send(at->qp, &send->wr[rail], &send->base.bad);
 	return mpib_unlikely(r) ? mpib_send_post_failed(send, rail, r) : 0;
 }
 
@@ -150,7 +141,6 @@ static inline __attribute__((always_inline)) int mpib_isend_one(
 	send->head = head + 1;
 	counters->share = share;
 	counters->messages++;
-	mpib_send_take_turn(send, size);
 	if (mpib_send_divides(send, size, share)) {
 		size_t sup = mpib_split_sup(size, share);
 

@@ -52,7 +52,7 @@ static unsigned int filled(const struct mpib_group_wrs *wrs)
 static inline __attribute__((always_inline)) int post(struct mpib_send_comm *send,
 						      unsigned int rail, unsigned int mask)
 {
-	const struct mpib_send_qp *qp = send->at[rail];
+	const struct mpib_send_qp *qp = mpib_send_next_qp(send, rail);
 	struct mpib_comm *comm = &send->base;
 	struct mpib_group *group = &send->group;
 	struct mpib_group_wrs *wrs = &group->wrs[rail];
@@ -77,11 +77,11 @@ static inline __attribute__((always_inline)) int post(struct mpib_send_comm *sen
 	return mpib_unlikely(r) ? mpib_send_post_failed(send, rail, r) : 0;
 }
 
-/* Whether the QPs whose turn it is have room for all of it. */
+/* Whether the QPs that are next have room for all of it. */
 static bool fits(const struct mpib_send_comm *send)
 {
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
-		if (send->qp[rail] && send->slow_used[rail][send->at[rail]->index] +
+		if (send->at[rail] && send->slow_used[rail][send->at[rail]->index] +
 						      filled(&send->group.wrs[rail]) + 1 >
 					      MPIB_SQ_SLOW)
 			return false;
@@ -111,7 +111,6 @@ int mpib_group_start(struct mpib_send_comm *send)
 	unsigned int sout = filled(&group->wrs[MPIB_SOUT]), sup = filled(&group->wrs[MPIB_SUP]);
 	unsigned int mask;
 
-	mpib_send_next_qps(send);
 	if (mpib_unlikely(group->cut || !fits(send)))
 		return start_slow(send);
 

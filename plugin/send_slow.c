@@ -164,7 +164,8 @@ int mpib_slow_start(struct mpib_send_comm *send)
 		slow->mask = mpib_send_empty_mask(send, mpib_policy_share(send));
 	slow->head->rails = slow->mask == 3 ? 2 : 1;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
-		slow->rail[rail].qp = send->at[rail]->index;
+		if (send->at[rail])
+			slow->rail[rail].qp = mpib_send_next_qp(send, rail)->index;
 	send->head++;
 	return mpib_send_slow(send);
 }
