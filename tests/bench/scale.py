@@ -19,7 +19,7 @@ def measure(ground):
     for busy in (1,) if ground.quick else BUSY:
         yield from cpu(ground, plugins, counts, busy)
     if shutil.which("valgrind"):
-        yield from instructions(ground, plugins, (1, 20) if ground.quick else (1, 1000))
+        yield from instructions(ground, plugins, (1, 20) if ground.quick else (1, 100))
     yield from fabric(ground, plugins, counts)
 
 
