@@ -19,7 +19,7 @@ def measure(ground):
     for busy in (1,) if ground.quick else BUSY:
         yield from cpu(ground, plugins, counts, busy)
     if shutil.which("valgrind"):
-        yield from instructions(ground, plugins, (1, 20) if ground.quick else (1, 100))
+        yield from instructions(ground, plugins, (1, 20) if ground.quick else (1, 1000))
     yield from fabric(ground, plugins, counts)
 
 
@@ -70,7 +70,8 @@ def instructions(ground, plugins, counts):
             with ground.setting(name, 512 if name == "MPIB" else None, null=True) as (
                     plugin, how, env, folder):
                 out = os.path.join(folder, "callgrind.out")
-                command = ["valgrind", "--tool=callgrind", "--quiet", "--collect-atstart=no",
+                command = ["valgrind", "--fair-sched=yes", "--tool=callgrind", "--quiet",
+                           "--collect-atstart=no",
                            "--toggle-collect=mpib_bench_measured",
                            "--zero-before=mpib_bench_measured",
                            "--dump-after=mpib_bench_measured", f"--callgrind-out-file={out}",
