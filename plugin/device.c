@@ -320,7 +320,7 @@ static int open_all(const struct mpib_env *env, struct ibv_device **list, int co
 
 	for (int k = 0; k < nsout; k++) {
 		const struct hca_name pair[MPIB_RAIL_MAX] = { sout[k], sup[k] };
-		struct mpib_device *dev;
+		struct mpib_device *dev = NULL;
 
 		r = device_open(pair, list, count, env, &dev);
 		if (r < 0)

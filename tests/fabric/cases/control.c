@@ -41,7 +41,7 @@ static void port_flap(struct side *s)
  * it was going to, the second where it starts, and both come again. */
 static void port_flap_in_flight(struct side *s)
 {
-	struct pair_options options = { .timeout = 14, .retry = 7 };
+	struct pair_options options = { .timeout = 16, .retry = 7 };
 	struct pair p;
 
 	pair_open(s, &p, &options);

@@ -178,11 +178,18 @@ static void test_messages_take_the_qps_in_turn(void **state)
 
 	(void)state;
 	assert_true(qps > 1);
-	for (unsigned int k = 0; k < 3 * qps; k++) {
-		assert_true(k >= qps || most_on(send, k) == 0);
+	for (unsigned int k = 0; k < qps; k++) {
+		assert_int_equal(most_on(send, k), 0);
 		assert_int_equal(pair_transfer(&p, k + 1, PAIR_BUFFER), ncclSuccess);
-		assert_true(most_on(send, k % qps) > 0);
+		assert_true(most_on(send, k) > 0);
 	}
+	for (unsigned int k = 0; k < 3 * qps; k++) {
+		const struct ibv_qp *now = send->at[MPIB_SUP]->qp;
+
+		assert_int_equal(pair_transfer(&p, k + 1, PAIR_BUFFER), ncclSuccess);
+		assert_ptr_not_equal(send->at[MPIB_SUP]->qp, now);
+	}
+	assert_ptr_equal(send->at[MPIB_SUP]->qp, send->base.qp[MPIB_SUP][0]);
 }
 
 /* C10: the wraps of the 8- and 16-bit fields, over 70 000 one-byte messages. */
