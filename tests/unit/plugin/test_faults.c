@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdatomic.h>
 
 #include "common/macros.h"
 #include "tests/unit/plugin/fake_verbs.h"
@@ -12,9 +13,10 @@
 
 /* ---- allocations ----------------------------------------------------------------------------- */
 
+/* The helper thread allocates too. */
 static struct {
-	int armed, failed;
-	unsigned int skip, calls;
+	atomic_int armed, failed;
+	atomic_uint skip, calls;
 } heap;
 
 static int heap_fails(void)
