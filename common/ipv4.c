@@ -75,6 +75,13 @@ bool mpib_ipv4_same_prefix(uint32_t a_be, uint32_t b_be, unsigned int len)
 	return ((a_be ^ b_be) & mpib_ipv4_mask(len)) == 0;
 }
 
+bool mpib_ipv4_routable(uint32_t be)
+{
+	uint32_t ip = ntohl(be);
+
+	return ip >> 24 != 0 && ip >> 24 != 127 && ip >> 16 != 0xa9fe && ip >> 28 < 0xe;
+}
+
 int mpib_ipv4_parse(const char *text, uint32_t *ret_be)
 {
 	uint32_t be;

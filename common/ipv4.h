@@ -18,6 +18,10 @@ uint32_t mpib_ipv4_mask(unsigned int len);
 /* True where both addresses share their first @len bits. Length 0: always. */
 bool mpib_ipv4_same_prefix(uint32_t a_be, uint32_t b_be, unsigned int len);
 
+/* An address that a node can have and peers can reach: not 0.x, loopback, link-local (169.254/16)
+ * or multicast. */
+bool mpib_ipv4_routable(uint32_t be);
+
 /* Dotted quad, four decimal numbers without leading zeros, nothing around it. -EINVAL otherwise. */
 int mpib_ipv4_parse(const char *text, uint32_t *ret_be);
 

@@ -195,9 +195,25 @@ def hint(results):
     return table(["what", "figure", "target"], rows) if rows else ""
 
 
+ATTACKS = {"quiet": "none", "a02": "110 000 registrations, 8191 counters, the end",
+           "a03": "STATUS and FLOWS in 64 pipelines, read slowly",
+           "a08": "four processes that connect, register, leave",
+           "a10": "two users who take slots, monitors, connections", "all": "all at once"}
+
+
+def attacks(results):
+    rows = [[ATTACKS.get(r["case"], r["case"]), f"{r['p50_us']:.0f}", f"{r['p99_us']:.0f}",
+             f"{r['worst_us']:.0f}", f"{r['beat_gap_ms']:.0f}", f"{r['agent_percent']:.0f} %",
+             verdict(r["p99_us"] <= 1000 and r["beat_gap_ms"] <= 1500 and not r["failed"])]
+            for r in results.of("attacks")]
+    return table(["attack", "p50, µs", "p99, µs", "worst, µs", "heartbeat, ms", "agent",
+                  "≤ 1000 µs, ≤ 1500 ms"], rows) if rows else ""
+
+
 SECTIONS = {"machine": machine, "instructions": instructions, "goodput": goodput,
             "unlimited": unlimited, "latency": latency, "split-pays": split_pays,
-            "split-cost": split_cost, "scale": scale, "set-up": set_up, "hint": hint}
+            "split-cost": split_cost, "scale": scale, "set-up": set_up, "hint": hint,
+            "attacks": attacks}
 
 
 def markdown(records):

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "tests/netperf/log.h"
+
 #define API 11
 
 _Noreturn void bench_give_up(const char *what)
@@ -39,6 +41,7 @@ void bench_open(struct bench_side *side, const char *plugin, const char *how)
 		limit.rlim_cur = limit.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &limit);
 	}
+	np_log_init("warn", true); /* standard output is the program's own */
 	bench_want(np_net_open(&side->net, plugin), "no plugin");
 	bench_want(np_net_select(&side->net, API), "the plugin has no table v11");
 	bench_want(np_net_init(&side->net, 1) == ncclSuccess, "init failed");

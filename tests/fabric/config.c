@@ -31,7 +31,20 @@ struct parser {
 
 struct key {
 	const char *name;
-	enum { K_U32, K_U64, K_SIZE, K_USEC, K_NAME, K_PCI, K_GIDS, K_ADDR, K_SCOPE, K_LAYER } type;
+	enum {
+		K_U32,
+		K_U64,
+		K_SIZE,
+		K_USEC,
+		K_NAME,
+		K_PCI,
+		K_GIDS,
+		K_ADDR,
+		K_SCOPE,
+		K_LAYER,
+		K_PKEYS,
+		K_HAS
+	} type;
 	size_t offset;
 	uint64_t min, max;
 };
@@ -48,14 +61,23 @@ static const struct key dev_keys[] = {
 	{ "latency_us", K_USEC, DEV(latency_ns), 0, 60 * 1000 * 1000 },
 	{ "mtu", K_U32, DEV(mtu), 256, 4096 },
 	{ "speed_gbps", K_U32, DEV(speed_gbps), 1, 800 },
+	{ "active_width", K_U32, DEV(active_width), 1, 255 },
+	{ "active_speed", K_U32, DEV(active_speed), 1, 65535 },
+	{ "pkeys", K_PKEYS, DEV(pkey), 0, 0 },
+	{ "atomics", K_HAS, DEV(atomics), 0, 0 },
+	{ "relaxed_ordering", K_HAS, DEV(relaxed_ordering), 0, 0 },
+	{ "adaptive", K_HAS, DEV(adaptive), 0, 0 },
 	{ "link_layer", K_LAYER, DEV(infiniband), 0, 0 },
 	{ "max_msg", K_U32, DEV(max_msg), 1, 1U << 31 },
 	{ "max_qp", K_U32, DEV(max_qp), 1, 65000 },
 	{ "max_qp_wr", K_U32, DEV(max_qp_wr), 1, 1 << 20 },
+	{ "max_srq", K_U32, DEV(max_srq), 0, 1 << 20 },
+	{ "max_srq_wr", K_U32, DEV(max_srq_wr), 1, 1 << 20 },
 	{ "max_cqe", K_U32, DEV(max_cqe), 1, 1 << 24 },
 	{ "max_mr", K_U32, DEV(max_mr), 1, 1 << 24 },
 	{ "max_rd_atomic", K_U32, DEV(max_rd_atomic), 1, 255 },
 	{ "max_inline", K_U32, DEV(max_inline), 0, 1024 },
+	{ "inline_step", K_U32, DEV(inline_step), 1, 1024 },
 	{ "guid", K_U64, DEV(guid), 1, UINT64_MAX },
 };
 
@@ -80,6 +102,13 @@ static void dev_init(struct fab_dev_conf *dev, const char *name)
 	dev->max_mr = 1 << 20;
 	dev->max_rd_atomic = 16;
 	dev->max_inline = 1024;
+	dev->inline_step = 1;
+	dev->max_srq = 1 << 20;
+	dev->max_srq_wr = 32768;
+	dev->atomics = 1;
+	dev->relaxed_ordering = 1;
+	dev->pkeys = 1;
+	dev->pkey[0] = 0xffff;
 }
 
 static int set_gids(struct parser *p, struct fab_dev_conf *dev, char *value)
@@ -127,6 +156,24 @@ static int parse_number(const char *value, bool suffix, uint64_t *ret_number)
 		return -EINVAL;
 	*ret_number = number;
 	return 0;
+}
+
+static int set_pkeys(struct parser *p, struct fab_dev_conf *dev, char *value)
+{
+	char *save = NULL;
+
+	memset(dev->pkey, 0, sizeof(dev->pkey));
+	dev->pkeys = 0;
+	for (char *word = strtok_r(value, " \t", &save); word;
+	     word = strtok_r(NULL, " \t", &save)) {
+		uint64_t number;
+
+		if (dev->pkeys == FAB_PKEYS_MAX || parse_number(word, false, &number) < 0 ||
+		    number > 0xffff)
+			return fail(p, "bad partition key or too many:", word);
+		dev->pkey[dev->pkeys++] = (uint16_t)number;
+	}
+	return dev->pkeys ? 0 : fail(p, "no partition key in", value);
 }
 
 static int set_word(struct parser *p, char *to, size_t size, const char *value)
@@ -195,6 +242,10 @@ static int set_dev(struct parser *p, struct fab_dev_conf *dev, const char *name,
 		return set_choice(p, field, value, "all", "island");
 	case K_LAYER:
 		return set_choice(p, field, value, "ethernet", "infiniband");
+	case K_PKEYS:
+		return set_pkeys(p, dev, value);
+	case K_HAS:
+		return set_choice(p, field, value, "no", "yes");
 	case K_U32:
 	case K_U64:
 	case K_SIZE:

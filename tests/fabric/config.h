@@ -12,6 +12,7 @@
 #define FAB_NODES_MAX	64
 #define FAB_DEVS_MAX	256 /* devices of all nodes together */
 #define FAB_GIDS_MAX	16
+#define FAB_PKEYS_MAX	16
 #define FAB_COPIERS_MAX 8
 
 enum fab_gid_type {
@@ -28,19 +29,28 @@ struct fab_gid {
 /* One device with its one port. Rates count payload bytes. */
 struct fab_dev_conf {
 	char name[FAB_NAME_MAX];
-	char network[FAB_NAME_MAX]; /* devices of one network reach each other */
-	char pci[128];		    /* folder of the PCI device in sysfs, or empty */
-	uint32_t node;		    /* index in fab_config.node */
-	uint32_t scoped;	    /* 1: reaches its own island only */
-	uint32_t mtu;		    /* bytes: 256..4096 */
-	uint32_t speed_gbps;	    /* what query_port tells; shapes nothing */
-	uint32_t infiniband;	    /* link layer: 0 Ethernet, 1 InfiniBand */
-	uint32_t has_address;	    /* the GID table came from an IPv4 address */
-	uint32_t max_msg;	    /* bytes of the largest message */
+	char network[FAB_NAME_MAX];   /* devices of one network reach each other */
+	char pci[128];		      /* folder of the PCI device in sysfs, or empty */
+	uint32_t node;		      /* index in fab_config.node */
+	uint32_t scoped;	      /* 1: reaches its own island only */
+	uint32_t mtu;		      /* bytes: 256..4096 */
+	uint32_t speed_gbps;	      /* what query_port tells; shapes nothing */
+	uint32_t active_width;	      /* codes of struct ibv_port_attr; 0: as speed_gbps says */
+	uint32_t active_speed;	      /* 0: as speed_gbps says; beyond 8 bits as a newer library */
+	uint32_t infiniband;	      /* link layer: 0 Ethernet, 1 InfiniBand */
+	uint32_t has_address;	      /* the GID table came from an IPv4 address */
+	uint32_t max_msg;	      /* bytes of the largest message */
+	uint32_t max_srq, max_srq_wr; /* max_srq 0: no shared receive queues */
+	uint32_t atomics;	      /* 0: the device has none */
+	uint32_t relaxed_ordering;    /* 0: registrations that ask for it are refused */
+	uint32_t adaptive;	      /* 1: plain writes take any path, see spread.c */
+	uint32_t pkeys;
+	uint16_t pkey[FAB_PKEYS_MAX]; /* the partition table; bit 15: full member */
 	uint32_t max_qp, max_qp_wr, max_cqe, max_mr, max_rd_atomic, max_inline;
-	uint64_t rate;	     /* bytes a second, 0 = no limit */
-	uint64_t latency_ns; /* one way */
-	uint64_t guid;	     /* host order */
+	uint32_t inline_step; /* a QP gets a multiple of it, up to max_inline */
+	uint64_t rate;	      /* bytes a second, 0 = no limit */
+	uint64_t latency_ns;  /* one way */
+	uint64_t guid;	      /* host order */
 	struct fab_gid gid[FAB_GIDS_MAX];
 };
 

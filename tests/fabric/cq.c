@@ -343,6 +343,8 @@ void fab_cq_complete(struct fab_cq *cq, const struct fab_cqe *cqe)
 	struct fab_held *held;
 	uint64_t due;
 
+	if (atomic_load_explicit(&dev->dead, memory_order_relaxed) > FAB_KILLED)
+		return; /* nobody writes completions any more */
 	if (!max && TAILQ_EMPTY(&qp->held)) {
 		fab_cq_push(cq, cqe);
 		return;

@@ -4,10 +4,10 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #undef ibv_get_device_list
@@ -82,6 +82,8 @@ static struct ibv_context *context_fail(struct fab_context *ctx, int err)
 	if (ctx) {
 		if (ctx->verbs.context.async_fd >= 0)
 			(void)close(ctx->verbs.context.async_fd);
+		if (ctx->event_fd >= 0)
+			(void)close(ctx->event_fd);
 		free(ctx->verbs.context.device
 			     ? mpib_container_of(ctx->verbs.context.device, struct fab_device, dev)
 			     : NULL);
@@ -114,6 +116,7 @@ FAB_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	struct fab_device *dev = mpib_container_of(device, struct fab_device, dev), *copy;
 	int err = fab_fault(dev->index, FAB_VERB_OPEN_DEVICE), r;
 	struct fab_context *ctx;
+	int ends[2];
 
 	if (err)
 		return context_fail(NULL, err);
@@ -127,9 +130,12 @@ FAB_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	*copy = *dev;
 	ctx->dev = dev->index;
 	ctx->verbs.context.device = &copy->dev;
-	ctx->verbs.context.async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-	if (ctx->verbs.context.async_fd < 0)
+	ctx->verbs.context.async_fd = ctx->event_fd = -1;
+	if (pipe2(ends, O_CLOEXEC) < 0)
 		return context_fail(ctx, errno);
+	ctx->verbs.context.async_fd = ends[0];
+	ctx->event_fd = ends[1];
+	(void)fcntl(ctx->event_fd, F_SETFL, O_NONBLOCK);
 	r = fab_engine_get();
 	if (r < 0)
 		return context_fail(ctx, -r);

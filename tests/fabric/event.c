@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asynchronous events: one queue a context, with one count in the context's descriptor each. */
+/* Asynchronous events: one queue a context, with one byte in the context's pipe each. */
 #include "tests/fabric/fabric.h"
 
 #include <errno.h>
@@ -9,15 +9,24 @@
 void fab_event_push(struct fab_context *ctx, const struct ibv_async_event *event)
 {
 	struct fab_event *copy = calloc(1, sizeof(*copy));
-	uint64_t one = 1;
 
 	if (!copy)
 		return;
 	copy->event = *event;
 	(void)pthread_mutex_lock(&ctx->event_lock);
 	TAILQ_INSERT_TAIL(&ctx->events, copy, node);
+	/* A program that reads none may fill the pipe: one byte more wouldn't tell it anything. */
+	(void)!write(ctx->event_fd, "", 1);
 	(void)pthread_mutex_unlock(&ctx->event_lock);
-	(void)!write(ctx->verbs.context.async_fd, &one, sizeof(one));
+}
+
+void fab_event_end(struct fab_context *ctx)
+{
+	(void)pthread_mutex_lock(&ctx->event_lock);
+	if (ctx->event_fd >= 0)
+		(void)close(ctx->event_fd);
+	ctx->event_fd = -1;
+	(void)pthread_mutex_unlock(&ctx->event_lock);
 }
 
 void fab_event_qp(struct fab_qp *qp, enum ibv_event_type type)
@@ -64,10 +73,14 @@ FAB_EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async
 {
 	struct fab_context *ctx = fab_context_of(context);
 	struct fab_event *first;
-	uint64_t count;
+	char byte;
 
 	do {
-		if (read(context->async_fd, &count, sizeof(count)) != sizeof(count))
+		ssize_t n = read(context->async_fd, &byte, 1);
+
+		if (n == 0)
+			errno = EIO; /* as the kernel says it of a device that is gone */
+		if (n != 1)
 			return -1;
 		(void)pthread_mutex_lock(&ctx->event_lock);
 		first = TAILQ_FIRST(&ctx->events);
@@ -116,14 +129,14 @@ FAB_EXPORT void ibv_ack_async_event(struct ibv_async_event *event)
 void fab_event_cancel(struct fab_context *ctx, const void *object)
 {
 	struct fab_event *event, *next;
-	uint64_t count;
+	char byte;
 
 	(void)pthread_mutex_lock(&ctx->event_lock);
 	TAILQ_FOREACH_SAFE(event, &ctx->events, node, next)
 	{
 		if (object_of(&event->event) == object) {
 			TAILQ_REMOVE(&ctx->events, event, node);
-			(void)!read(ctx->verbs.context.async_fd, &count, sizeof(count));
+			(void)!read(ctx->verbs.context.async_fd, &byte, 1);
 			free(event);
 		}
 	}

@@ -52,6 +52,7 @@ struct fab_context {
 	pthread_cond_t event_cond;    /* an event was acknowledged */
 	struct fab_event_list events; /* event_lock; not yet given out */
 	struct fab_event_list taken;  /* event_lock; given out, not yet acknowledged */
+	int event_fd;		      /* event_lock; a byte an event; -1: there are no more */
 	struct verbs_context verbs;   /* ends with the ibv_context, so it comes last */
 };
 LIST_HEAD(fab_context_list, fab_context);
@@ -67,8 +68,10 @@ struct fab_mr {
 	uint8_t *base;	 /* where it is */
 	uint64_t locked; /* bytes counted against the memory lock limit */
 	unsigned int access;
-	bool gpu;  /* device memory: copies go through the driver */
-	void *map; /* mapping of a DMA-BUF that is ours, or NULL */
+	bool gpu;		     /* device memory: copies go through the driver */
+	bool marked, lost, reported; /* pages.c, engine lock: its pages can be told from later
+				      * ones; they were seen to be gone; that was said */
+	void *map;		     /* mapping of a DMA-BUF that is ours, or NULL */
 	size_t map_len;
 };
 
@@ -194,6 +197,7 @@ struct fab_qp {
 	struct fab_rwqe cur; /* receive in use by a SEND under way */
 	struct ibv_sge cur_sge[FAB_SGE_MAX];
 	uint32_t pending_reads;
+	uint32_t spread; /* parts that wait in spread.c */
 	bool cur_valid;
 	bool established; /* IBV_EVENT_COMM_EST was given */
 
@@ -277,6 +281,12 @@ static inline struct fab_state_dev *fab_dev_state(uint32_t dev)
 	return &fab.meeting.state->dev[dev];
 }
 
+/* Key of the partition that the QP is in. */
+static inline uint16_t fab_pkey(const struct fab_qp *qp)
+{
+	return fab_dev_conf(qp->dev)->pkey[qp->attr.pkey_index];
+}
+
 /* LIDs are those of one subnet manager: a number a port. */
 #define FAB_LID_MULTICAST 0xc000
 static inline uint16_t fab_lid(uint32_t dev)
@@ -312,6 +322,12 @@ static inline uint8_t *fab_mr_at(const struct fab_mr *mr, uint64_t addr)
 {
 	return mr->base + (addr - mr->iova);
 }
+
+/* pages.c: engine lock. */
+void fab_pages_mark(struct fab_mr *mr); /* before it has a key */
+/* False, with a line on stderr, if other memory or none is there by now. */
+bool fab_pages_kept(struct fab_mr *mr, uint64_t addr, uint64_t length);
+void fab_pages_forget(void); /* after a fork, and at the end */
 
 /* sge.c: engine lock. @from and @len are places in the message. */
 bool fab_sge_fit(struct fab_qp *qp, const struct fab_wqe *w, uint64_t from, uint64_t len,
@@ -356,6 +372,7 @@ void fab_wr_ops_set(struct fab_qp *qp);
 void fab_event_push(struct fab_context *ctx, const struct ibv_async_event *event);
 void fab_event_qp(struct fab_qp *qp, enum ibv_event_type type);
 void fab_event_cancel(struct fab_context *ctx, const void *object);
+void fab_event_end(struct fab_context *ctx); /* poll() says so once all are read */
 
 /* requester.c: engine lock. */
 bool fab_requester_send(struct fab_qp *qp); /* true: something went out */
@@ -368,6 +385,11 @@ void fab_requester_drain(struct fab_qp *qp); /* finishes what has begun, and no 
 /* fault.c */
 int fab_fault(uint32_t dev, enum fab_verb verb); /* 0, or the positive errno to fail with */
 void fab_fault_log(void);			 /* engine lock: acts on new log entries */
+
+/* trace.c: lines of MPIB_FABRIC_TRACE. */
+void fab_trace_qp(const struct fab_qp *qp); /* engine lock */
+void fab_trace_mr(const struct fab_mr *mr, uint32_t dev);
+void fab_trace_ece(uint32_t dev);
 
 /* gpu.c */
 bool fab_gpu_pointer(const void *ptr); /* device memory, and gpu = yes */

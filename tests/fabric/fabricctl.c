@@ -177,8 +177,19 @@ static int cmd_gid(uint32_t dev, char **args)
 static int cmd_kill(uint32_t dev, char **args)
 {
 	(void)args;
-	if (!atomic_exchange(&meeting.state->dev[dev].dead, 1))
-		tell(FAB_LOG_DEAD, dev, 0);
+	if (!atomic_exchange(&meeting.state->dev[dev].dead, FAB_KILLED))
+		tell(FAB_LOG_DEAD, dev, FAB_KILLED);
+	return 0;
+}
+
+static int cmd_remove(uint32_t dev, char **args)
+{
+	uint32_t how = args[0] ? FAB_VANISHED : FAB_REMOVED;
+
+	if (args[0] && strcmp(args[0], "quiet") != 0)
+		return -EINVAL;
+	if (!atomic_exchange(&meeting.state->dev[dev].dead, how))
+		tell(FAB_LOG_DEAD, dev, how);
 	return 0;
 }
 
@@ -205,7 +216,7 @@ static int cmd_reset(uint32_t dev, char **args)
 	atomic_store(&state->latency_ns, conf->latency_ns);
 	atomic_store(&state->delay_max_ns, 0);
 	atomic_store(&state->delay_min_ns, 0);
-	atomic_store(&state->dead, 0);
+	atomic_store(&state->dead, FAB_ALIVE);
 	for (unsigned int v = 0; v < FAB_VERB_MAX; v++)
 		atomic_store(&state->fail[v], 0);
 	reset_gids(state, conf, dev);
@@ -242,6 +253,8 @@ static int cmd_show(uint32_t dev, char **args)
 		     atomic_load(&state->dead) ? " dead" : "", atomic_load(&state->rate),
 		     atomic_load(&state->latency_ns) / 1000, atomic_load(&state->tx_bytes),
 		     atomic_load(&state->rx_bytes));
+	if (atomic_load(&state->spread_bytes))
+		(void)printf("  spread_bytes %" PRIu64 "\n", atomic_load(&state->spread_bytes));
 	if (atomic_load(&state->delays))
 		(void)printf("  delays %" PRIu64 " digest %016" PRIx64 "\n",
 			     atomic_load(&state->delays), atomic_load(&state->delay_digest));
@@ -278,6 +291,7 @@ static const struct command {
 	{ "fail", cmd_fail, 2, 4, "NODE/DEV VERB ERRNO [COUNT [SKIP]]" },
 	{ "gid", cmd_gid, 2, 2, "NODE/DEV INDEX ADDRESS/v1|ADDRESS/v2|-" },
 	{ "kill", cmd_kill, 0, 0, "NODE/DEV (for good, until reset)" },
+	{ "remove", cmd_remove, 0, 1, "NODE/DEV [quiet] (unplugged: for good, until reset)" },
 	{ "reset", cmd_reset, 0, 0, "[NODE/DEV] (as configured)" },
 	{ "show", cmd_show, 0, 0, "[NODE/DEV]" },
 };

@@ -42,8 +42,13 @@ int fab_fault(uint32_t dev, enum fab_verb verb)
 	case FAB_VERB_POST_SRQ_RECV:
 		return 0;
 	default:
-		return EIO;
+		break;
 	}
+	/* Whoever sees the device fail finds its event there, too. */
+	fab_engine_lock();
+	fab_fault_log();
+	fab_engine_unlock();
+	return EIO;
 }
 
 static void tell_contexts(uint32_t dev, enum ibv_event_type type)
@@ -67,9 +72,21 @@ static void drop_qp(uint32_t qpn)
 	fab_qp_to_error(qp);
 }
 
-static void kill_device(uint32_t dev)
+static void end_events(uint32_t dev)
 {
-	tell_contexts(dev, IBV_EVENT_DEVICE_FATAL);
+	struct fab_context *ctx;
+
+	LIST_FOREACH(ctx, &fab.contexts, node)
+	if (ctx->dev == dev)
+		fab_event_end(ctx);
+}
+
+static void kill_device(uint32_t dev, enum fab_death how)
+{
+	if (how != FAB_VANISHED)
+		tell_contexts(dev, IBV_EVENT_DEVICE_FATAL);
+	if (how != FAB_KILLED)
+		end_events(dev);
 	for (uint32_t k = 0; fab.qp_count && k < FAB_QP_INDEXES; k++) {
 		struct fab_qp *qp = fab.qps[k];
 
@@ -93,7 +110,7 @@ static void act(const struct fab_state_log *entry)
 		tell_contexts(dev, IBV_EVENT_GID_CHANGE);
 		break;
 	case FAB_LOG_DEAD:
-		kill_device(dev);
+		kill_device(dev, (enum fab_death)atomic_load(&entry->arg));
 		break;
 	case FAB_LOG_DROP_QP:
 		drop_qp(atomic_load(&entry->arg));

@@ -159,6 +159,7 @@ static struct fab_link *link_new(int fd, int mem_fd, const struct fab_hello *hel
 					.data = map + RINGS_AT + hello->req_size,
 					.size = hello->resp_size };
 	TAILQ_INIT(&link->reads);
+	TAILQ_INIT(&link->spread);
 	TAILQ_INSERT_TAIL(&fab.links, link, node);
 	return link;
 }
@@ -331,6 +332,7 @@ void fab_link_accept(void)
 		link->fd = fd;
 		link->pid_fd = -1;
 		TAILQ_INIT(&link->reads);
+		TAILQ_INIT(&link->spread);
 		TAILQ_INSERT_TAIL(&fab.links, link, node);
 		if (watch(link, fd) < 0)
 			link->dead = true;
@@ -338,6 +340,16 @@ void fab_link_accept(void)
 }
 
 /* --- burying --- */
+
+/* Closing alone isn't enough: a child between its fork and exec has a copy, and as long as it has,
+ * the kernel goes on telling of a link that is gone. */
+static void unwatch(int fd)
+{
+	if (fd < 0)
+		return;
+	(void)epoll_ctl(fab.epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	(void)close(fd);
+}
 
 void fab_link_free(struct fab_link *link)
 {
@@ -349,6 +361,7 @@ void fab_link_free(struct fab_link *link)
 	if (link->requester)
 		(void)fab_requester_poll(link, FAB_NEVER);
 	link->dead = true;
+	fab_spread_forget(link, NULL);
 	while ((read = TAILQ_FIRST(&link->reads))) {
 		TAILQ_REMOVE(&link->reads, read, node);
 		free(read);
@@ -363,10 +376,8 @@ void fab_link_free(struct fab_link *link)
 				fab_requester_lost(qp, qp->sq_una, 0);
 		}
 	}
-	if (link->fd >= 0)
-		(void)close(link->fd);
-	if (link->pid_fd >= 0)
-		(void)close(link->pid_fd);
+	unwatch(link->fd);
+	unwatch(link->pid_fd);
 	if (link->shm)
 		(void)munmap(link->shm, link->shm_len);
 	free(link);

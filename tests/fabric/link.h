@@ -55,7 +55,7 @@ struct fab_pkt {
 	uint32_t len; /* payload bytes here */
 	uint32_t psn; /* start number of the connection, so that a mismatch shows */
 	uint32_t arg;
-	uint32_t pad;
+	uint32_t pkey; /* partition of the sender's QP */
 };
 
 struct fab_ring_shm {
@@ -96,7 +96,10 @@ struct fab_link {
 	struct fab_ring req, resp;
 	struct fab_qp *ack_qp; /* responder: owes an ack */
 	TAILQ_HEAD(, fab_read) reads;
+	TAILQ_HEAD(, fab_spread) spread; /* responder: parts of plain writes that come later */
 };
+
+struct fab_spread; /* spread.c */
 
 /* The hello that comes with the memory file. */
 struct fab_hello {
@@ -128,7 +131,15 @@ bool fab_ring_consume(struct fab_ring *ring, const struct fab_pkt *pkt);
 /* responder.c */
 bool fab_responder_poll(struct fab_link *link, uint64_t now);
 void fab_responder_forget(const struct fab_qp *qp);
+void fab_responder_ack(struct fab_link *link, struct fab_qp *qp); /* all that has come */
 bool fab_requester_poll(struct fab_link *link, uint64_t now);
+
+/* spread.c. Holds a part of a plain write back; false: no memory for it. */
+bool fab_spread_hold(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt *pkt,
+		     const uint8_t *data);
+void fab_spread_place(struct fab_link *link, const struct fab_qp *qp);	/* all of the QP's */
+bool fab_spread_due(struct fab_link *link, uint64_t now);		/* those whose time it is */
+void fab_spread_forget(struct fab_link *link, const struct fab_qp *qp); /* NULL: of all */
 
 /* shape.c: when a part of @len bytes sent now arrives. False: the wire is taken until *ret_due. */
 bool fab_shape(uint32_t from, uint32_t to, size_t len, uint64_t now, uint64_t *ret_due);

@@ -143,6 +143,7 @@ static int add(struct fab_mr *mr, uint32_t dev)
 	fab_engine_lock();
 	r = fab.mr_count < fab_dev_conf(dev)->max_mr ? charge(mr, mr->mr.length) : -ENOMEM;
 	if (r == 0) {
+		fab_pages_mark(mr);
 		r = key_new(mr, &mr->mr.lkey);
 		if (r < 0)
 			fab.locked_bytes -= mr->locked;
@@ -162,7 +163,8 @@ static struct ibv_mr *reg(struct ibv_pd *ibpd, void *addr, uint8_t *base, size_t
 
 	if ((access & ~(unsigned int)ACCESS_KNOWN) ||
 	    ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) &&
-	     !(access & IBV_ACCESS_LOCAL_WRITE))) {
+	     !(access & IBV_ACCESS_LOCAL_WRITE)) ||
+	    (access & IBV_ACCESS_RELAXED_ORDERING && !fab_dev_conf(dev)->relaxed_ordering)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -190,6 +192,7 @@ static struct ibv_mr *reg(struct ibv_pd *ibpd, void *addr, uint8_t *base, size_t
 		return NULL;
 	}
 	atomic_fetch_add(&pd->objects, 1);
+	fab_trace_mr(mr, dev);
 	return &mr->mr;
 }
 

@@ -80,7 +80,7 @@ static void null_arrive(struct fab_qp *qp, const struct fab_wqe *w)
 	    (w->is_inline || fab_sge_fit(qp, w, 0, w->length, 0))) {
 		mr = fab_mr_find(w->rkey, to->qp.pd, w->remote_addr, w->length,
 				 IBV_ACCESS_REMOTE_WRITE);
-		if (mr)
+		if (mr && fab_pages_kept(mr, w->remote_addr, w->length))
 			fab_sge_gather(qp, w, 0, w->length, fab_mr_at(mr, w->remote_addr));
 	}
 	if (w->opcode != IBV_WR_RDMA_WRITE_WITH_IMM || !fab_rq_take(to, &receive, sge))

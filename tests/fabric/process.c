@@ -62,6 +62,7 @@ static void after_fork_child(void)
 	atomic_store(&fab.waiters, 0);
 	memset(fab.qps, 0, sizeof(*fab.qps) * FAB_QP_INDEXES);
 	fab_crew_forget();
+	fab_pages_forget();
 	(void)pthread_mutex_unlock(&fab.lock);
 	(void)pthread_mutex_unlock(&setup_lock);
 }
@@ -132,6 +133,7 @@ __attribute__((destructor)) static void unload(void)
 		free(fab.qps);
 		fab.qps = NULL;
 		fab_meeting_close(&fab.meeting);
+		fab_pages_forget();
 		prepared = false;
 	}
 	(void)pthread_mutex_unlock(&setup_lock);

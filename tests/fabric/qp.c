@@ -30,6 +30,14 @@ static int check_init(const struct fab_dev_conf *conf, const struct ibv_context 
 		       : 0;
 }
 
+/* What a QP gets where @wanted is asked for. */
+static uint32_t granted_inline(const struct fab_dev_conf *conf, uint32_t wanted)
+{
+	uint32_t bytes = (wanted + conf->inline_step - 1) / conf->inline_step * conf->inline_step;
+
+	return bytes < conf->max_inline ? bytes : conf->max_inline;
+}
+
 static int sq_init(struct fab_qp *qp, const struct ibv_qp_cap *cap)
 {
 	uint32_t sges = cap->max_send_sge ? cap->max_send_sge : 1;
@@ -134,6 +142,7 @@ struct ibv_qp *fab_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_
 		errno = err;
 		return NULL;
 	}
+	attr->cap.max_inline_data = granted_inline(conf, attr->cap.max_inline_data);
 	qp = qp_new(context, attr);
 	if (!qp) {
 		errno = ENOMEM;
@@ -156,11 +165,15 @@ struct ibv_qp *fab_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_
 FAB_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
 	struct ibv_qp_init_attr_ex ex = { 0 };
+	struct ibv_qp *qp;
 
 	memcpy(&ex, attr, sizeof(*attr));
 	ex.comp_mask = IBV_QP_INIT_ATTR_PD;
 	ex.pd = pd;
-	return fab_create_qp_ex(pd->context, &ex);
+	qp = fab_create_qp_ex(pd->context, &ex);
+	if (qp)
+		attr->cap = ex.cap; /* what it got */
+	return qp;
 }
 
 /* Drops everything that is under way and every completion of the QP. */
@@ -238,8 +251,8 @@ FAB_EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *ibqp)
 
 FAB_EXPORT int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	(void)qp;
 	(void)ece;
+	fab_trace_ece(mpib_container_of(qp, struct fab_qp, qp)->dev);
 	return EOPNOTSUPP;
 }
 

@@ -76,7 +76,8 @@ static bool values_fit(const struct fab_qp *qp, const struct ibv_qp_attr *attr, 
 
 	if ((mask & IBV_QP_PORT) && attr->port_num != 1)
 		return false;
-	if ((mask & IBV_QP_PKEY_INDEX) && attr->pkey_index != 0)
+	if ((mask & IBV_QP_PKEY_INDEX) &&
+	    (attr->pkey_index >= conf->pkeys || !(conf->pkey[attr->pkey_index] & 0x7fff)))
 		return false;
 	if ((mask & IBV_QP_AV) && !path_fits(qp, &attr->ah_attr))
 		return false;
@@ -219,6 +220,8 @@ static int modify(struct fab_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		break;
 	}
 	qp->qp.state = to;
+	if (to == IBV_QPS_RTS && from == IBV_QPS_RTR)
+		fab_trace_qp(qp);
 	return 0;
 }
 

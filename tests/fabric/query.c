@@ -33,11 +33,11 @@ static void fill_device(uint32_t dev, struct ibv_device_attr *attr)
 		.max_qp_rd_atom = (int)conf->max_rd_atomic,
 		.max_res_rd_atom = (int)(conf->max_rd_atomic * 1024),
 		.max_qp_init_rd_atom = (int)conf->max_rd_atomic,
-		.atomic_cap = IBV_ATOMIC_HCA,
-		.max_srq = 1 << 20,
-		.max_srq_wr = (int)conf->max_qp_wr,
-		.max_srq_sge = FAB_SGE_MAX,
-		.max_pkeys = 1,
+		.atomic_cap = conf->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE,
+		.max_srq = (int)conf->max_srq,
+		.max_srq_wr = conf->max_srq ? (int)conf->max_srq_wr : 0,
+		.max_srq_sge = conf->max_srq ? FAB_SGE_MAX : 0,
+		.max_pkeys = (uint16_t)conf->pkeys,
 		.phys_port_cnt = 1,
 	};
 }
@@ -69,9 +69,16 @@ int fab_query_device_ex(struct ibv_context *context, const struct ibv_query_devi
 	return 0;
 }
 
+/* struct ibv_port_attr of libraries that know speeds beyond eight bits. */
+struct port_attr {
+	struct ibv_port_attr attr;
+	uint32_t active_speed_ex; /* 0 where active_speed says it */
+};
+
 /* Lanes and their rate as IB counts them: width code, speed code. */
-static void fill_speed(uint32_t gbps, struct ibv_port_attr *attr)
+static void fill_speed(const struct fab_dev_conf *conf, struct port_attr *full)
 {
+	struct ibv_port_attr *attr = &full->attr;
 	static const struct {
 		uint32_t gbps;
 		uint8_t width, speed;
@@ -81,10 +88,18 @@ static void fill_speed(uint32_t gbps, struct ibv_port_attr *attr)
 	};
 	size_t k = 0;
 
-	while (k + 1 < MPIB_ARRAY_SIZE(speeds) && speeds[k].gbps < gbps)
+	while (k + 1 < MPIB_ARRAY_SIZE(speeds) && speeds[k].gbps < conf->speed_gbps)
 		k++;
 	attr->active_width = speeds[k].width;
 	attr->active_speed = speeds[k].speed;
+	if (conf->active_width)
+		attr->active_width = (uint8_t)conf->active_width;
+	if (conf->active_speed > UINT8_MAX) {
+		attr->active_speed = 128; /* as the kernel caps it for those of old */
+		full->active_speed_ex = conf->active_speed;
+	} else if (conf->active_speed) {
+		attr->active_speed = (uint8_t)conf->active_speed;
+	}
 }
 
 static enum ibv_mtu mtu_code(uint32_t bytes)
@@ -103,27 +118,27 @@ int fab_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_at
 	const struct fab_dev_conf *conf = fab_dev_conf(dev);
 	bool up = atomic_load(&fab_dev_state(dev)->port_up) != 0;
 	int err = fab_fault(dev, FAB_VERB_QUERY_PORT);
-	struct ibv_port_attr full = {
-		.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
-		.max_mtu = mtu_code(conf->mtu),
-		.active_mtu = mtu_code(conf->mtu),
-		.gid_tbl_len = FAB_GIDS_MAX,
-		.port_cap_flags = IBV_PORT_CM_SUP,
-		.max_msg_sz = conf->max_msg,
-		.pkey_tbl_len = 1,
-		.max_vl_num = 1,
-		.phys_state = up ? 5 : 3,
-		.link_layer =
-			conf->infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET,
-	};
+	struct port_attr full = { .attr = {
+					  .state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
+					  .max_mtu = mtu_code(conf->mtu),
+					  .active_mtu = mtu_code(conf->mtu),
+					  .gid_tbl_len = FAB_GIDS_MAX,
+					  .port_cap_flags = IBV_PORT_CM_SUP,
+					  .max_msg_sz = conf->max_msg,
+					  .pkey_tbl_len = (uint16_t)conf->pkeys,
+					  .max_vl_num = 1,
+					  .phys_state = up ? 5 : 3,
+					  .link_layer = conf->infiniband ? IBV_LINK_LAYER_INFINIBAND
+									 : IBV_LINK_LAYER_ETHERNET,
+				  } };
 
 	if (err)
 		return err;
 	if (port != 1)
 		return EINVAL;
 	if (conf->infiniband)
-		full.lid = fab_lid(dev);
-	fill_speed(conf->speed_gbps, &full);
+		full.attr.lid = fab_lid(dev);
+	fill_speed(conf, &full);
 	memset(attr, 0, len);
 	memcpy(attr, &full, len < sizeof(full) ? len : sizeof(full));
 	return 0;
@@ -139,19 +154,24 @@ FAB_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port,
 
 FAB_EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey)
 {
-	(void)context;
-	if (port != 1 || index != 0) {
+	const struct fab_dev_conf *conf = fab_dev_conf(fab_context_of(context)->dev);
+
+	if (port != 1 || index < 0 || (uint32_t)index >= conf->pkeys) {
 		errno = EINVAL;
 		return -1;
 	}
-	*pkey = htobe16(0xffff);
+	*pkey = htobe16(conf->pkey[index]);
 	return 0;
 }
 
 FAB_EXPORT int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey)
 {
-	(void)context;
-	return port == 1 && (pkey & htobe16(0x7fff)) == htobe16(0x7fff) ? 0 : -1;
+	const struct fab_dev_conf *conf = fab_dev_conf(fab_context_of(context)->dev);
+
+	for (uint32_t k = 0; port == 1 && k < conf->pkeys; k++)
+		if (conf->pkey[k] == be16toh(pkey))
+			return (int)k;
+	return -1;
 }
 
 /* --- GIDs --- */

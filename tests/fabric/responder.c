@@ -51,7 +51,7 @@ static void flush_ack(struct fab_link *link)
 	struct fab_qp *qp = link->ack_qp;
 
 	link->ack_qp = NULL;
-	if (qp && !qp->pending_reads)
+	if (qp && !qp->pending_reads && !qp->spread)
 		send_ack(link, qp);
 }
 
@@ -60,6 +60,12 @@ static void owe_ack(struct fab_link *link, struct fab_qp *qp)
 	if (link->ack_qp && link->ack_qp != qp)
 		flush_ack(link);
 	link->ack_qp = qp;
+}
+
+void fab_responder_ack(struct fab_link *link, struct fab_qp *qp)
+{
+	owe_ack(link, qp);
+	flush_ack(link);
 }
 
 static void refuse(struct fab_link *link, const struct fab_pkt *req, enum fab_op op, uint32_t arg)
@@ -158,7 +164,7 @@ static bool place_recv(struct fab_qp *qp, const struct fab_pkt *pkt, const uint8
 		}
 		n = sge->length - from < len ? sge->length - from : len;
 		mr = fab_mr_find(sge->lkey, pd, sge->addr + from, n, IBV_ACCESS_LOCAL_WRITE);
-		if (!mr)
+		if (!mr || !fab_pages_kept(mr, sge->addr + from, n))
 			return false;
 		fab_copy_in(mr, fab_mr_at(mr, sge->addr + from), data, n);
 		data += n;
@@ -202,11 +208,13 @@ static bool take_write(struct fab_link *link, struct fab_qp *qp, const struct fa
 	if (pkt->msg_len) {
 		mr = fab_mr_find(pkt->rkey, qp->qp.pd, pkt->raddr, pkt->msg_len,
 				 IBV_ACCESS_REMOTE_WRITE);
-		if (!mr) {
+		if (!mr || !fab_pages_kept(mr, pkt->raddr + pkt->offset, pkt->len)) {
 			fail(link, qp, pkt, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR);
 			return false;
 		}
-		fab_copy_in(mr, fab_mr_at(mr, pkt->raddr + pkt->offset), data, pkt->len);
+		if (!fab_dev_conf(qp->dev)->adaptive || pkt->flags & FAB_PKT_IMM ||
+		    !fab_spread_hold(link, qp, pkt, data))
+			fab_copy_in(mr, fab_mr_at(mr, pkt->raddr + pkt->offset), data, pkt->len);
 	}
 	if ((pkt->flags & (FAB_PKT_LAST | FAB_PKT_IMM)) == (FAB_PKT_LAST | FAB_PKT_IMM)) {
 		if (!need_recv(link, qp, pkt))
@@ -225,7 +233,7 @@ static bool take_read(struct fab_link *link, struct fab_qp *qp, const struct fab
 	struct fab_mr *mr = NULL;
 	struct fab_read *read;
 
-	if (!(qp->attr.qp_access_flags & access) ||
+	if (!(qp->attr.qp_access_flags & access) || (atomic && !fab_dev_conf(qp->dev)->atomics) ||
 	    (atomic && (pkt->raddr % 8 || pkt->msg_len != 8)) ||
 	    qp->pending_reads >= qp->attr.max_dest_rd_atomic) {
 		fail(link, qp, pkt, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_QP_OP_ERR);
@@ -233,7 +241,7 @@ static bool take_read(struct fab_link *link, struct fab_qp *qp, const struct fab
 	}
 	if (pkt->msg_len)
 		mr = fab_mr_find(pkt->rkey, qp->qp.pd, pkt->raddr, pkt->msg_len, access);
-	if (pkt->msg_len && !mr) {
+	if (pkt->msg_len && (!mr || (atomic && !fab_pages_kept(mr, pkt->raddr, pkt->msg_len)))) {
 		fail(link, qp, pkt, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR);
 		return false;
 	}
@@ -251,6 +259,12 @@ static bool take_read(struct fab_link *link, struct fab_qp *qp, const struct fab
 	return true;
 }
 
+/* Another partition's packets are dropped, and those of one limited member to another. */
+static bool same_partition(uint32_t mine, uint32_t theirs)
+{
+	return !((mine ^ theirs) & 0x7fff) && (mine | theirs) & 0x8000;
+}
+
 static struct fab_qp *find_qp(const struct fab_link *link, const struct fab_pkt *pkt)
 {
 	struct fab_qp *qp = fab.qps[pkt->dst_qpn % FAB_QP_INDEXES];
@@ -261,6 +275,8 @@ static struct fab_qp *find_qp(const struct fab_link *link, const struct fab_pkt 
 		return NULL;
 	state = atomic_load(&qp->state);
 	if (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD)
+		return NULL;
+	if (!same_partition(fab_pkey(qp), pkt->pkey))
 		return NULL;
 	return (qp->attr.rq_psn & 0xffffff) == (pkt->psn & 0xffffff) ? qp : NULL;
 }
@@ -305,7 +321,7 @@ static bool read_turn(struct fab_link *link)
 	if (len && !atomic)
 		mr = fab_mr_find(read->pkt.rkey, qp->qp.pd, read->pkt.raddr + read->done, len,
 				 IBV_ACCESS_REMOTE_READ);
-	if (len && !atomic && !mr) {
+	if (len && !atomic && (!mr || !fab_pages_kept(mr, read->pkt.raddr + read->done, len))) {
 		fail_now(link, qp, &read->pkt, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR);
 		return true;
 	}
@@ -342,6 +358,7 @@ void fab_responder_forget(const struct fab_qp *qp)
 	{
 		if (link->ack_qp == qp)
 			link->ack_qp = NULL;
+		fab_spread_forget(link, qp);
 		TAILQ_FOREACH_SAFE(read, &link->reads, node, next)
 		{
 			if (read->pkt.dst_qpn == qp->qp.qp_num) {
@@ -358,6 +375,8 @@ static bool take(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt 
 {
 	const uint8_t *data = (const uint8_t *)(pkt + 1);
 
+	if (pkt->op != FAB_OP_WRITE || pkt->flags & FAB_PKT_IMM)
+		fab_spread_place(link, qp);
 	switch (pkt->op) {
 	case FAB_OP_SEND:
 		return take_send(link, qp, pkt, data);
@@ -430,6 +449,8 @@ bool fab_responder_poll(struct fab_link *link, uint64_t now)
 			fab_link_ring(link);
 		moved = true;
 	}
+	if (fab_ring_reserve(&link->resp, 4 * FAB_RING_ALIGN))
+		moved |= fab_spread_due(link, now);
 	flush_ack(link);
 	while (!TAILQ_EMPTY(&link->reads) && read_turn(link))
 		moved = true;

@@ -130,7 +130,9 @@ FAB_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *ibpd, struct ibv_srq_in
 	int err = fab_fault(dev, FAB_VERB_CREATE_SRQ);
 	struct fab_srq *srq;
 
-	if (!err && (!attr->attr.max_wr || attr->attr.max_wr > fab_dev_conf(dev)->max_qp_wr ||
+	if (!err && !fab_dev_conf(dev)->max_srq)
+		err = EOPNOTSUPP;
+	if (!err && (!attr->attr.max_wr || attr->attr.max_wr > fab_dev_conf(dev)->max_srq_wr ||
 		     attr->attr.max_sge > FAB_SGE_MAX))
 		err = EINVAL;
 	if (err) {

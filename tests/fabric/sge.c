@@ -11,6 +11,7 @@ bool fab_sge_fit(struct fab_qp *qp, const struct fab_wqe *w, uint64_t from, uint
 {
 	for (int k = 0; k < w->sges && len; k++) {
 		const struct ibv_sge *sge = &w->sge[k];
+		struct fab_mr *mr;
 		uint64_t n;
 
 		if (from >= sge->length) {
@@ -18,7 +19,8 @@ bool fab_sge_fit(struct fab_qp *qp, const struct fab_wqe *w, uint64_t from, uint
 			continue;
 		}
 		n = sge->length - from < len ? sge->length - from : len;
-		if (!fab_mr_find(sge->lkey, qp->qp.pd, sge->addr + from, n, access))
+		mr = fab_mr_find(sge->lkey, qp->qp.pd, sge->addr + from, n, access);
+		if (!mr || !fab_pages_kept(mr, sge->addr + from, n))
 			return false;
 		len -= n;
 		from = 0;

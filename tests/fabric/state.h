@@ -52,11 +52,19 @@ struct fab_state_gid {
 	uint32_t pad;
 };
 
+/* How a device has failed for good. */
+enum fab_death {
+	FAB_ALIVE,
+	FAB_KILLED,  /* a fatal event; what was under way is flushed */
+	FAB_REMOVED, /* unplugged: nothing completes any more, and events end after a fatal one */
+	FAB_VANISHED /* the same without that event */
+};
+
 /* Live state of one device; index as in fab_config.dev. fabricctl writes, processes read, but for
  * the two clocks, which every sender moves on. */
 struct fab_state_dev {
 	_Atomic uint32_t port_up;
-	_Atomic uint32_t dead;	       /* 1: the device has failed for good */
+	_Atomic uint32_t dead;	       /* enum fab_death */
 	_Atomic uint64_t rate;	       /* bytes a second, 0 = no limit */
 	_Atomic uint64_t latency_ns;   /* one way */
 	_Atomic uint64_t tx_free_ns;   /* when the wire out is free again, CLOCK_MONOTONIC */
@@ -68,6 +76,7 @@ struct fab_state_dev {
 	_Atomic uint64_t delays;       /* completions held back since that command */
 	_Atomic uint64_t delay_digest; /* of their times, whatever order the QPs had */
 	_Atomic uint64_t tx_bytes, rx_bytes; /* payload moved, all processes of the node */
+	_Atomic uint64_t spread_bytes;	     /* of rx_bytes: came by any path */
 	fab_fail_word fail[FAB_VERB_MAX];
 	struct fab_state_gid gid[FAB_GIDS_MAX];
 };
@@ -86,7 +95,7 @@ enum fab_log_kind {
 	FAB_LOG_NONE,
 	FAB_LOG_PORT,	  /* port_up of the device has changed */
 	FAB_LOG_GID,	  /* GID table of the device has changed */
-	FAB_LOG_DEAD,	  /* the device was killed */
+	FAB_LOG_DEAD,	  /* the device has died: arg is an enum fab_death */
 	FAB_LOG_DROP_QP,  /* arg: QP number that goes to the error state */
 	FAB_LOG_SETTINGS, /* rate or latency has changed: look at the timers again */
 };

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "plugin/handshake.h"
-#include "plugin/result.h"
+#include "plugin/wire/handshake.h"
+#include "plugin/base/result.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_peer(const uint8_t *data, size_t size)
@@ -24,7 +24,14 @@ static void check_peer(const uint8_t *data, size_t size)
 	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): padding is zeroed or copied */
 	FUZZ_CHECK(memcmp(&peer, &again, sizeof(peer)) == 0);
 
+	/* Two limited members of one partition can't meet. */
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		peer.rail[rail].pkey |= MPIB_PKEY_FULL;
 	FUZZ_CHECK(mpib_peer_agree(&peer, &peer, text, sizeof(text)) == 0);
+	local = peer;
+	local.rail[MPIB_SUP].pkey ^= 1;
+	r = mpib_peer_agree(&local, &peer, text, sizeof(text));
+	FUZZ_CHECK(r == -MPIB_EUSAGE && strstr(text, "partition key of SUP differs"));
 	local = peer;
 	local.prefix_len = (uint8_t)(peer.prefix_len ^ 1);
 	r = mpib_peer_agree(&local, &peer, text, sizeof(text));
@@ -48,6 +55,18 @@ static void check_qps(const uint8_t *data, size_t size)
 	FUZZ_CHECK(memcmp(&qps, &again, sizeof(qps)) == 0);
 }
 
+static void check_bye(const uint8_t *data, size_t size)
+{
+	uint8_t buf[MPIB_BYE_SIZE];
+	uint32_t rows = 0;
+
+	FUZZ_CHECK((mpib_bye_decode(data, size, &rows) == 0) == (size >= MPIB_BYE_SIZE));
+	if (size < MPIB_BYE_SIZE)
+		return;
+	FUZZ_CHECK(mpib_bye_encode(buf, rows) == MPIB_BYE_SIZE);
+	FUZZ_CHECK(memcmp(buf, data, MPIB_BYE_SIZE) == 0);
+}
+
 static void check_payload(const uint8_t *data, size_t size)
 {
 	char text[MPIB_TEXT_MAX + 1];
@@ -55,7 +74,10 @@ static void check_payload(const uint8_t *data, size_t size)
 
 	check_peer(data, size);
 	check_qps(data, size);
+	check_bye(data, size);
 	FUZZ_CHECK((mpib_hello_nonce(data, size, &nonce) == 0) == (size >= 8));
+	FUZZ_CHECK(mpib_fail_decode(data, size, text) <= MPIB_FAIL_DEVICE);
+	FUZZ_CHECK(strlen(text) <= MPIB_TEXT_MAX);
 	mpib_text_decode(data, size, text);
 	FUZZ_CHECK(strlen(text) <= MPIB_TEXT_MAX);
 	for (const char *c = text; *c; c++)

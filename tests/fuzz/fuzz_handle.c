@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "plugin/handshake.h"
+#include "plugin/wire/handshake.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

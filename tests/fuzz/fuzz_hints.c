@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/hint.h"
-#include "plugin/hint_table.h"
+#include "plugin/agent/hint_table.h"
 #include "tests/fuzz/fuzz.h"
 
 static char dir[64], path[128];

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/config.h"
+#include "agent/policy/config.h"
 #include "tests/fuzz/fuzz.h"
 
 #define NAME "fuzz.ini"

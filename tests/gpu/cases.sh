@@ -6,7 +6,7 @@
 GROUPS_ALL=(load results rings gdr training faults)
 
 cases() {
-	local gpus
+	local ranks
 
 	case $1 in
 	load)
@@ -14,21 +14,21 @@ cases() {
 			"load_by_path system" "no_agent" "no_agent_fallback"
 		;;
 	results)
-		for gpus in $GPU_COUNTS; do
-			printf '%s\n' "collectives $gpus wheel 1073741824" \
-				"collectives $gpus system 4194304" "comms $gpus" "rounds $gpus" \
-				"graph $gpus" "registered $gpus" "protocol $gpus LL" \
-				"protocol $gpus LL128" "protocol $gpus Simple"
+		for ranks in $RANK_COUNTS; do
+			printf '%s\n' "collectives $ranks wheel 1073741824" \
+				"collectives $ranks system 4194304" "comms $ranks" "rounds $ranks" \
+				"graph $ranks" "registered $ranks" "protocol $ranks LL" \
+				"protocol $ranks LL128" "protocol $ranks Simple"
 		done
 		;;
-	rings) [ "$GPU_MOST" -lt 4 ] || printf '%s\n' ring_vanilla ring_advanced ring_edited ;;
+	rings) [ "$RANKS_MOST" -lt 4 ] || printf '%s\n' ring_vanilla ring_advanced ring_edited ;;
 	gdr)
-		for gpus in $GPU_COUNTS; do
-			printf '%s\n' "gdr $gpus plain" "gdr $gpus dmabuf"
+		for ranks in $RANK_COUNTS; do
+			printf '%s\n' "gdr $ranks plain" "gdr $ranks dmabuf"
 		done
 		;;
-	training) echo "training $GPU_MOST" ;;
-	faults) printf '%s\n' "rank_killed $GPU_MOST" "both_rails_cut" "sup_cut" ;;
+	training) echo "training $RANKS_MOST" ;;
+	faults) printf '%s\n' "rank_killed $RANKS_MOST" "both_rails_cut" "sup_cut" ;;
 	esac
 }
 
@@ -216,7 +216,7 @@ ring_edited() {
 
 # ---- GPU memory -------------------------------------------------------------------------------------
 
-# gdr GPUS plain|dmabuf: buffers stay in GPU memory; NCCL is told to flush.
+# gdr RANKS plain|dmabuf: buffers stay in GPU memory; NCCL is told to flush.
 gdr() {
 	fabric "$1" gpu=yes
 	policy '[policy]' 'intra = 50%'
@@ -228,7 +228,7 @@ gdr() {
 	dmabuf) NET+=(MPIB_GPUDIRECT=-1 NCCL_DMABUF_ENABLE=1) ;;
 	esac
 	JOB_ENV+=(NCCL_NET_GDR_LEVEL=SYS NCCL_NET_GDR_READ=1 NCCL_NET_FORCE_FLUSH=1)
-	run_job gdr "$1" collectives 67108872
+	run_job gdr "$1" collectives "$GDR_BYTES"
 	expect_log "GPU memory through"
 	expect_log "via NET/MPIB/.*/GDRDMA"
 	python3 - "$CASE"/gdr.*.out >"$CASE/flushes" <<-'END' || fail "$(cat "$CASE/flushes")"

@@ -11,8 +11,9 @@ import torch.distributed as dist
 
 def main():
     rank, world, folder, steps = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    torch.cuda.set_device(rank)
-    device = torch.device("cuda", rank)
+    gpu = rank % torch.cuda.device_count()  # ranks may outnumber GPUs
+    torch.cuda.set_device(gpu)
+    device = torch.device("cuda", gpu)
     dist.init_process_group(
         "nccl", rank=rank, world_size=world, device_id=device, init_method=f"file://{folder}/store"
     )
@@ -23,7 +24,7 @@ def main():
         torch.nn.Linear(4096, 4096), torch.nn.GELU(),
         torch.nn.Linear(4096, 64),
     ).to(device)
-    model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank])
+    model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[gpu])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     data = torch.Generator().manual_seed(100 + rank)
     for step in range(1, steps + 1):

@@ -149,6 +149,8 @@ static ncclResult_t call_post(struct np_chan *chan, struct np_net *net, void **r
 	void *data[NP_RECVS_MAX] = { 0 }, *mhandles[NP_RECVS_MAX] = { 0 };
 	size_t sizes[NP_RECVS_MAX] = { 0 };
 	int tags[NP_RECVS_MAX] = { 0 };
+	struct np_call_start start;
+	ncclResult_t res;
 
 	for (unsigned int k = 0; k < req->n; k++) {
 		data[k] = np_pool_data(&chan->pool, req->slot[k]);
@@ -156,10 +158,31 @@ static ncclResult_t call_post(struct np_chan *chan, struct np_net *net, void **r
 		tags[k] = req->message[k].tag;
 		mhandles[k] = chan->pool.mhandle;
 	}
+	if (chan->time_calls)
+		np_call_begin(&start);
 	if (chan->send)
-		return np_net_isend(net, chan->comm, data[0], req->message[0].size, tags[0],
-				    mhandles[0], request);
-	return np_net_irecv(net, chan->comm, (int)req->n, data, sizes, tags, mhandles, request);
+		res = np_net_isend(net, chan->comm, data[0], req->message[0].size, tags[0],
+				   mhandles[0], request);
+	else
+		res = np_net_irecv(net, chan->comm, (int)req->n, data, sizes, tags, mhandles,
+				   request);
+	if (chan->time_calls)
+		np_call_end(&chan->calls[chan->send ? NP_CALL_ISEND : NP_CALL_IRECV], &start);
+	return res;
+}
+
+static ncclResult_t call_test(struct np_chan *chan, struct np_net *net, void *request, int *done,
+			      int *sizes)
+{
+	struct np_call_start start;
+	ncclResult_t res;
+
+	if (!chan->time_calls)
+		return np_net_test(net, request, done, sizes);
+	np_call_begin(&start);
+	res = np_net_test(net, request, done, sizes);
+	np_call_end(&chan->calls[NP_CALL_TEST], &start);
+	return res;
 }
 
 /* 1: posted, 0: nothing to post or not now, -EIO. */
@@ -264,7 +287,7 @@ static int test_one(struct np_chan *chan, struct np_net *net, unsigned int nth,
 	if (!req->returned) {
 		for (unsigned int k = 0; k < 2 * NP_RECVS_MAX; k++)
 			sizes[k] = k < req->n ? 0 : SIZES_CANARY;
-		res = np_net_test(net, req->request, &done, req->no_sizes ? NULL : sizes);
+		res = call_test(chan, net, req->request, &done, req->no_sizes ? NULL : sizes);
 		if (res != ncclSuccess)
 			return fail(chan, "test", res, NULL, ret_call, ret_result);
 		if (done == DONE_CANARY)

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tests/netperf/call_time.h"
 #include "tests/netperf/net.h"
 #include "tests/netperf/plan.h"
 #include "tests/netperf/pool.h"
@@ -60,6 +61,9 @@ struct np_chan {
 
 	double *latencies; /* seconds from isend to done; NULL: not asked for */
 	uint64_t latency_count;
+
+	bool time_calls; /* set by the service thread before the stage */
+	struct np_call_time calls[NP_CALL_MAX];
 };
 
 /* Service thread: buffers and registration for @stage; 0, -ENOMEM, or -EIO after np_error. */

@@ -91,15 +91,27 @@ static const struct mpib_counter_entry *entry_at(const struct np_counters *count
 	return load32(&entry->state) == MPIB_COUNTER_LIVE ? entry : NULL;
 }
 
-void np_counters_rails(const struct np_counters *counters, uint64_t ret_bytes[2])
+void np_counters_ways(const struct np_counters *counters, uint64_t ret_sent[2],
+		      uint64_t ret_received[2])
 {
-	ret_bytes[0] = ret_bytes[1] = 0;
+	for (int rail = 0; rail < 2; rail++)
+		ret_sent[rail] = ret_received[rail] = 0;
 	for (uint32_t n = 0; n < counters->header->entries; n++) {
 		const struct mpib_counter_entry *entry = entry_at(counters, n);
+		uint64_t *sum = entry && entry->kind == MPIB_COUNTER_SEND ? ret_sent : ret_received;
 
 		for (int rail = 0; entry && rail < 2; rail++)
-			ret_bytes[rail] += load64(&entry->rail[rail].bytes);
+			sum[rail] += load64(&entry->rail[rail].bytes);
 	}
+}
+
+void np_counters_rails(const struct np_counters *counters, uint64_t ret_bytes[2])
+{
+	uint64_t sent[2], received[2];
+
+	np_counters_ways(counters, sent, received);
+	for (int rail = 0; rail < 2; rail++)
+		ret_bytes[rail] = sent[rail] + received[rail];
 }
 
 static void put_entry(FILE *out, const struct mpib_counter_entry *entry, bool first)

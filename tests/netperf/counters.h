@@ -18,6 +18,8 @@ bool np_counters_open(struct np_counters *counters);
 void np_counters_close(struct np_counters *counters);
 
 /* Payload bytes of all live connections by rail. */
+void np_counters_ways(const struct np_counters *counters, uint64_t ret_sent[2],
+		      uint64_t ret_received[2]);
 void np_counters_rails(const struct np_counters *counters, uint64_t ret_bytes[2]);
 
 /* The live connections as the inside of a JSON array; the caller frees; NULL: no memory. */

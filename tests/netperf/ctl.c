@@ -16,12 +16,14 @@
 
 #include "tests/netperf/clock.h"
 #include "common/cleanup.h"
+#include "tests/netperf/log.h"
 
-#define MAGIC	 0x4D504E50u
-#define IDLE_MS	 20
-#define SEND_MS	 10000
-#define RETRY_MS 200
-#define LINGER_S 1.0
+#define MAGIC	   0x4D504E50u
+#define IDLE_MS	   20
+#define SEND_MS	   10000
+#define RETRY_MS   200
+#define ATTEMPT_MS 1000 /* for one address */
+#define LINGER_S   1.0
 
 #define LISTEN_BACKLOG 16
 #define BUSY_TRIES     50
@@ -46,6 +48,9 @@ static int bind_patiently(int fd, const struct sockaddr_in *sin)
 			return 0;
 		if (errno != EADDRINUSE || left == 0)
 			return -errno;
+		if (left == BUSY_TRIES)
+			np_warn("port %u is in use; waiting for it, up to %d s",
+				ntohs(sin->sin_port), BUSY_TRIES * BUSY_PAUSE_US / 1000000);
 		(void)usleep(BUSY_PAUSE_US);
 	}
 }
@@ -119,6 +124,24 @@ static int connect_once(const struct addrinfo *info, int wait_ms)
 	return mpib_steal_fd(&fd);
 }
 
+/* Tries each address once, until @end; a descriptor, or the error of the last one. */
+static int connect_any(struct np_ctl *ctl, const struct addrinfo *info, double end)
+{
+	int r = -ETIMEDOUT;
+
+	for (; info; info = info->ai_next) {
+		double left_ms = (end - np_now()) * 1000;
+
+		r = connect_once(info, left_ms > ATTEMPT_MS ? ATTEMPT_MS
+				       : left_ms > 1	    ? (int)left_ms
+							    : 1);
+		if (r >= 0)
+			return r;
+	}
+	(void)snprintf(ctl->reason, sizeof(ctl->reason), "%s", strerror(-r));
+	return r;
+}
+
 int np_ctl_connect(struct np_ctl *ctl, const char *host_port, double timeout_s, np_ctl_idle idle,
 		   void *arg)
 {
@@ -126,7 +149,7 @@ int np_ctl_connect(struct np_ctl *ctl, const char *host_port, double timeout_s, 
 	const char *colon = strrchr(host_port, ':');
 	double end = np_now() + timeout_s;
 	char host[256];
-	int r;
+	int fd, r;
 
 	*ctl = (struct np_ctl){ .fd = -1 };
 	(void)snprintf(ctl->peer, sizeof(ctl->peer), "%s", host_port);
@@ -134,43 +157,24 @@ int np_ctl_connect(struct np_ctl *ctl, const char *host_port, double timeout_s, 
 		return -EINVAL;
 	memcpy(host, host_port, (size_t)(colon - host_port));
 	host[colon - host_port] = '\0';
-	if (getaddrinfo(host, colon + 1, &hints, &info) != 0)
+	r = getaddrinfo(host, colon + 1, &hints, &info);
+	if (r != 0) {
+		(void)snprintf(ctl->reason, sizeof(ctl->reason), "%s", gai_strerror(r));
 		return -EADDRNOTAVAIL;
+	}
 
 	for (;;) {
-		r = connect_once(info, 1000);
-		if (r >= 0 || np_now() > end)
-			break;
-		r = idle(arg);
-		if (r < 0)
+		fd = connect_any(ctl, info, end);
+		r = fd < 0 ? idle(arg) : 0;
+		if (fd >= 0 || r < 0 || np_now() > end)
 			break;
 		(void)poll(NULL, 0, RETRY_MS);
 	}
 	freeaddrinfo(info);
-	if (r < 0)
-		return r;
-	ctl->fd = r;
+	if (fd < 0)
+		return r < 0 ? r : fd;
+	ctl->fd = fd;
 	return 0;
-}
-
-/* A close with bytes unread resets the connection, and the peer loses our last words. */
-void np_ctl_linger(struct np_ctl *ctl)
-{
-	double end = np_now() + LINGER_S;
-	char sink[4096];
-
-	if (ctl->fd < 0)
-		return;
-	(void)shutdown(ctl->fd, SHUT_WR);
-	while (np_now() < end) {
-		struct pollfd pfd = { .fd = ctl->fd, .events = POLLIN };
-		ssize_t n = recv(ctl->fd, sink, sizeof(sink), 0);
-
-		if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-			return;
-		if (n < 0)
-			(void)poll(&pfd, 1, IDLE_MS);
-	}
 }
 
 void np_ctl_close(struct np_ctl *ctl)
@@ -241,14 +245,17 @@ static int parse_head(struct np_ctl *ctl)
 {
 	uint32_t head[4];
 
+	free(ctl->body);
+	ctl->body = NULL;
 	memcpy(head, ctl->head, sizeof(head));
 	ctl->type = ntohl(head[2]);
 	ctl->len = ntohl(head[3]);
-	if (ntohl(head[0]) != MAGIC || ntohl(head[1]) != NP_CTL_VERSION || !ctl->type ||
-	    ctl->type >= NP_CTL_TYPE_MAX || ctl->len > NP_CTL_PAYLOAD_MAX)
+	if (ntohl(head[0]) == MAGIC && ntohl(head[1]) != NP_CTL_VERSION)
+		return -EPROTONOSUPPORT;
+	if (ntohl(head[0]) != MAGIC || !ctl->type || ctl->type >= NP_CTL_TYPE_MAX ||
+	    ctl->len > NP_CTL_PAYLOAD_MAX)
 		return -EBADMSG;
 
-	free(ctl->body);
 	ctl->body = calloc(1, (size_t)ctl->len + 1);
 	ctl->body_got = 0;
 	return ctl->body ? 0 : -ENOMEM;
@@ -277,6 +284,41 @@ int np_ctl_poll(struct np_ctl *ctl)
 		return 1;
 	(void)snprintf(ctl->abort_text, sizeof(ctl->abort_text), "%s", (const char *)ctl->body);
 	return -ECONNABORTED;
+}
+
+/* Reads what is there and drops it; as np_ctl_poll. */
+static int discard(int fd)
+{
+	unsigned char bytes[4096];
+	size_t got = 0;
+	int r = read_some(fd, bytes, sizeof(bytes), &got);
+
+	return r < 0 ? r : 0;
+}
+
+/* A close with bytes unread resets the connection, and the peer loses our last words. What isn't
+ * ours has no end that can be found. */
+bool np_ctl_linger(struct np_ctl *ctl)
+{
+	bool aborted = false, foreign = ctl->head_got == sizeof(ctl->head) && !ctl->body;
+	double end = np_now() + LINGER_S;
+
+	if (ctl->fd < 0)
+		return false;
+	(void)shutdown(ctl->fd, SHUT_WR);
+	while (np_now() < end) {
+		struct pollfd pfd = { .fd = ctl->fd, .events = POLLIN };
+		int r = foreign ? discard(ctl->fd) : np_ctl_poll(ctl);
+
+		if (r == 0)
+			(void)poll(&pfd, 1, IDLE_MS);
+		if (r == -EBADMSG || r == -EPROTONOSUPPORT)
+			foreign = true;
+		else if (r < 0 && r != -ECONNABORTED)
+			break;
+		aborted |= r == -ECONNABORTED;
+	}
+	return aborted;
 }
 
 int np_ctl_wait(struct np_ctl *ctl, enum np_ctl_type type, np_ctl_idle idle, void *arg)

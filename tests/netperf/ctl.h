@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NP_CTL_VERSION	   1u
+/* 2: START. */
+#define NP_CTL_VERSION	   2u
 #define NP_CTL_PAYLOAD_MAX (256u << 10)
 
 enum np_ctl_type {
@@ -21,13 +22,15 @@ enum np_ctl_type {
 	NP_CTL_TARGETS,	  /* u64 a channel: go on up to here */
 	NP_CTL_VERDICT,	  /* u32 errors, then text */
 	NP_CTL_ABORT,	  /* text: this side failed, give up */
+	NP_CTL_START,	  /* the listener has time for this peer: both open their devices */
 	NP_CTL_TYPE_MAX,
 };
 
 struct np_ctl {
 	int fd;
-	char peer[64];	      /* for messages */
-	char abort_text[256]; /* of the peer's NP_CTL_ABORT */
+	char peer[64];	       /* for messages */
+	char reason[128];      /* why the latest attempt to connect failed */
+	char abort_text[1024]; /* of the peer's NP_CTL_ABORT */
 	unsigned char head[16];
 	size_t head_got, body_got;
 	uint32_t type, len;
@@ -37,17 +40,21 @@ struct np_ctl {
 /* Called while something is waited for; a negative result ends the wait and is returned. */
 typedef int (*np_ctl_idle)(void *arg);
 
-/* Listens on @addr (NULL: all) and @port, which may be 0. A descriptor, *ret_port the real port. */
+/* Listens on @addr (NULL: all) and @port, which may be 0. A descriptor, *ret_port the real port.
+ * Waits up to 5 s for a port in use, after a line. */
 int np_ctl_listen(const char *addr, uint16_t port, uint16_t *ret_port);
 
 /* Waits for one peer; other callers' nonsense is found out later by np_ctl_wait. */
 int np_ctl_accept(struct np_ctl *ctl, int listen_fd, np_ctl_idle idle, void *arg);
 
-/* Keeps trying for @timeout_s: the listener may start later. */
+/* Keeps trying every address of the host for @timeout_s, as the listener may start later;
+ * ctl->reason says what the latest attempt met, also while @idle is called. -EADDRNOTAVAIL at once
+ * where the name has no address. */
 int np_ctl_connect(struct np_ctl *ctl, const char *host_port, double timeout_s, np_ctl_idle idle,
 		   void *arg);
-/* Before a close: lets the peer read what was sent last, for a second at most. */
-void np_ctl_linger(struct np_ctl *ctl);
+/* Before a close: lets the peer read what was sent last, for a second at most. True where the
+ * peer's ABORT came meanwhile (abort_text). */
+bool np_ctl_linger(struct np_ctl *ctl);
 void np_ctl_close(struct np_ctl *ctl);
 
 /* Sends one message; 0 or negative errno. Bounded by 10 s. */
@@ -55,7 +62,7 @@ int np_ctl_send(struct np_ctl *ctl, enum np_ctl_type type, const void *body, siz
 
 /* Looks for a whole message: 1 and ctl->type, ctl->len, ctl->body (good until the next call), 0
  * where there is none yet, -ECONNRESET where the peer closed, -EBADMSG for anything that is not
- * ours, -ECONNABORTED for its ABORT. */
+ * ours, -EPROTONOSUPPORT for another version's, -ECONNABORTED for its ABORT. */
 int np_ctl_poll(struct np_ctl *ctl);
 
 /* Waits for a message of @type; -EPROTO for another one, else as np_ctl_poll; @idle sets the

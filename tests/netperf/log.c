@@ -13,6 +13,7 @@ static struct {
 	bool json;
 	unsigned int errors;
 	char text[NP_ERRORS_KEPT][NP_ERROR_TEXT];
+	char plugin_warning[NP_ERROR_TEXT]; /* the latest of the run */
 } logs = { .lock = PTHREAD_MUTEX_INITIALIZER, .level = NCCL_LOG_WARN };
 
 void np_log_init(const char *level, bool json)
@@ -28,6 +29,13 @@ void np_log_init(const char *level, bool json)
 bool np_log_json(void)
 {
 	return logs.json;
+}
+
+static np_format(1, 0) void keep_warning(const char *fmt, va_list args)
+{
+	(void)pthread_mutex_lock(&logs.lock);
+	(void)vsnprintf(logs.plugin_warning, sizeof(logs.plugin_warning), fmt, args);
+	(void)pthread_mutex_unlock(&logs.lock);
 }
 
 static np_format(2, 0) void put_line(const char *word, const char *fmt, va_list args)
@@ -48,6 +56,11 @@ void np_log_plugin(int level, unsigned long flags, const char *file, int line, c
 	(void)flags;
 	(void)file;
 	(void)line;
+	if (level == NCCL_LOG_WARN) {
+		va_start(args, fmt);
+		keep_warning(fmt, args);
+		va_end(args);
+	}
 	if (level > logs.level || level < NCCL_LOG_VERSION)
 		return;
 	va_start(args, fmt);
@@ -119,10 +132,12 @@ unsigned int np_error_count(void)
 	return count;
 }
 
-void np_error_first(char *buf, size_t len)
+void np_error_reason(char *buf, size_t len)
 {
 	(void)pthread_mutex_lock(&logs.lock);
-	(void)snprintf(buf, len, "%s", logs.errors ? logs.text[0] : "");
+	(void)snprintf(buf, len, "%s%s%s", logs.errors ? logs.text[0] : "",
+		       logs.errors && *logs.plugin_warning ? "; its plugin: " : "",
+		       logs.errors ? logs.plugin_warning : "");
 	(void)pthread_mutex_unlock(&logs.lock);
 }
 
@@ -130,6 +145,7 @@ void np_error_reset(void)
 {
 	(void)pthread_mutex_lock(&logs.lock);
 	logs.errors = 0;
+	logs.plugin_warning[0] = '\0';
 	(void)pthread_mutex_unlock(&logs.lock);
 }
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "plugin/nccl_abi.h"
+#include "plugin/base/nccl_abi.h"
 
 #define np_format(fmt, args) __attribute__((format(printf, fmt, args)))
 
@@ -28,13 +28,14 @@ void np_say(const char *fmt, ...) np_format(1, 2);
 /* ---- errors of the run --------------------------------------------------------------------- */
 
 #define NP_ERRORS_KEPT 16
-#define NP_ERROR_TEXT  320
+#define NP_ERROR_TEXT  640
 
 /* Counts an error, keeps the text of the first ones, and prints it. */
 void np_error(const char *fmt, ...) np_format(1, 2);
 unsigned int np_error_count(void);
-/* Copies the text of the first error; "" where there is none. */
-void np_error_first(char *buf, size_t len);
+/* What the peer is told: the first error, and the plugin's latest warning where it gave one; ""
+ * where there is no error. */
+void np_error_reason(char *buf, size_t len);
 /* Forgets them, before another run. */
 void np_error_reset(void);
 

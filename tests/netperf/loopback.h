@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "plugin/nccl_abi.h"
+#include "plugin/base/nccl_abi.h"
 
 #define LB_NAME	     "Loopback"
 #define LB_MAX_RECVS 8
@@ -31,11 +31,13 @@ enum lb_fault {
 	LB_SENDBUF,  /* the sender's buffer is changed */
 	LB_HANDLE,   /* listen writes more than 128 bytes */
 	LB_PROPS,    /* a field of the properties is left as it was */
+	LB_INIT,     /* init fails, after a line that says why */
 	LB_SLEEP,    /* test never returns */
+	LB_NAP,	     /* one test takes 50 ms, and all is right */
 	LB_FAULT_MAX,
 };
 
-/* The one implementation behind all tables; see plugin/nccl_abi.h for the meaning. */
+/* The one implementation behind all tables; see plugin/base/nccl_abi.h for the meaning. */
 ncclResult_t lb_init(ncclDebugLogger_t logger);
 ncclResult_t lb_finalize(void);
 enum lb_fault lb_fault(void);

@@ -267,6 +267,7 @@ static bool lies_early(struct request *req)
 
 ncclResult_t lb_test(void *request, int *done, int *sizes)
 {
+	static _Atomic bool napped;
 	struct request *req = request;
 	struct conn *conn = req->conn;
 
@@ -276,6 +277,10 @@ ncclResult_t lb_test(void *request, int *done, int *sizes)
 	progress(conn);
 	while (req->faulty && lb_fault() == LB_SLEEP)
 		(void)sleep(1);
+	if (lb_fault() == LB_NAP && conn->messages >= FAULT_NTH && !napped) {
+		napped = true;
+		(void)usleep(50000);
+	}
 	if (req->faulty)
 		return lb_fault() == LB_ERROR ? ncclRemoteError : ncclSuccess;
 	if (!req->done && !lies_early(req))

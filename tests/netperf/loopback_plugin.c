@@ -48,7 +48,7 @@ static const char *const fault_names[LB_FAULT_MAX] = {
 	[LB_SWAP] = "swap",	  [LB_SIZES] = "sizes",	      [LB_STALE] = "stale",
 	[LB_LEAK] = "leak",	  [LB_TWICE] = "twice",	      [LB_LATE] = "late",
 	[LB_SENDBUF] = "sendbuf", [LB_HANDLE] = "handle",     [LB_PROPS] = "props",
-	[LB_SLEEP] = "sleep",
+	[LB_SLEEP] = "sleep",	  [LB_INIT] = "init",	      [LB_NAP] = "nap",
 };
 
 enum lb_fault lb_fault(void)
@@ -68,6 +68,10 @@ ncclResult_t lb_init(ncclDebugLogger_t log)
 	if (name && fault == LB_HONEST && *name) {
 		LB_WARN("no such fault: %s", name);
 		return ncclInvalidUsage;
+	}
+	if (fault == LB_INIT) {
+		LB_WARN("device lb0 is gone");
+		return ncclSystemError;
 	}
 	lb_logger(NCCL_LOG_INFO, NCCL_INIT | NCCL_NET, __FILE__, __LINE__, "Loopback: ready");
 	return ncclSuccess;

@@ -1,37 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mpib-netperf: drives any NCCL network plugin as NCCL's proxy does, and verifies every byte. */
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/netperf/clock.h"
+#include "common/std_fds.h"
 #include "tests/netperf/ctl.h"
+#include "tests/netperf/load.h"
 #include "tests/netperf/log.h"
+#include "tests/netperf/peer.h"
 #include "tests/netperf/session.h"
 #include "tests/netperf/stranger.h"
-
-#define HELLO_S 5.0
 
 static void on_signal(int number)
 {
 	np_signal = number;
-}
-
-static int stop_idle(void *arg)
-{
-	(void)arg;
-	return np_signal ? -EINTR : 0;
-}
-
-/* Bounds the wait for a caller's first words; @arg is the time of its end. */
-static int hello_idle(void *arg)
-{
-	if (np_signal)
-		return -EINTR;
-	return np_now() > *(double *)arg ? -ETIMEDOUT : 0;
 }
 
 static void catch_signals(void)
@@ -45,12 +29,11 @@ static void catch_signals(void)
 	(void)sigaction(SIGPIPE, &action, NULL);
 }
 
-/* A failure before there is a session still ends with a result. */
-static int early_failure(const struct np_options *opts, const char *what, int code)
+/* A failure before there is a session (told already) still ends with a result. */
+static int early_failure(const struct np_options *opts, int code)
 {
 	struct np_json json;
 
-	np_error("%s", what);
 	np_json_begin(&json, "result");
 	np_json_bool(&json, "ok", false);
 	np_json_str(&json, "mode", np_mode_name(opts->mode));
@@ -62,53 +45,19 @@ static int early_failure(const struct np_options *opts, const char *what, int co
 
 static int run_connector(const struct np_options *opts, struct np_net *net)
 {
-	char *text = np_options_encode(opts), *hello = NULL;
 	struct np_ctl ctl;
-	int r = -ENOMEM;
+	int code;
 
 	if (!np_net_select(net, (int)opts->api)) {
-		free(text);
-		return early_failure(opts, "the plugin has no such table", NP_EXIT_FAILED);
+		if (opts->api)
+			np_error("the plugin has no such table: v%llu",
+				 (unsigned long long)opts->api);
+		else
+			np_error("the plugin has no table from v%d to v%d", NP_API_MIN, NP_API_MAX);
+		return early_failure(opts, NP_EXIT_FAILED);
 	}
-	if (text && asprintf(&hello, "table=%d\n%s", net->api, text) >= 0)
-		r = np_ctl_connect(&ctl, opts->connect, opts->timeout, stop_idle, NULL);
-	if (r == 0)
-		r = np_ctl_send(&ctl, NP_CTL_HELLO, hello, strlen(hello));
-	free(text);
-	if (hello)
-		free(hello);
-	if (r < 0) {
-		np_error("%s: %s", opts->connect, strerror(-r));
-		return early_failure(opts, "no peer",
-				     r == -EINTR ? NP_EXIT_FAILED : NP_EXIT_TIMEOUT);
-	}
-	return np_session_run(opts, net, &ctl, false);
-}
-
-/* Reads a caller's options on top of ours; 0, -EBADMSG for a stranger, -EPROTO after a word to the
- * caller. */
-static int read_hello(struct np_options *opts, struct np_net *net, struct np_ctl *ctl)
-{
-	double end = np_now() + HELLO_S;
-	int table = 0, used = 0, r;
-
-	r = np_ctl_wait(ctl, NP_CTL_HELLO, hello_idle, &end);
-	if (r < 0)
-		return r;
-	if (sscanf((const char *)ctl->body, "table=%d\n%n", &table, &used) != 1 ||
-	    table < NP_API_MIN || table > NP_API_MAX)
-		return -EBADMSG;
-	r = np_options_decode(opts, (char *)ctl->body + used);
-	if (r < 0)
-		return r;
-	if ((opts->api && opts->api != (uint64_t)table) || !np_net_select(net, table)) {
-		static const char text[] = "the listener has no such table, or was given another";
-
-		(void)np_ctl_send(ctl, NP_CTL_ABORT, text, sizeof(text) - 1);
-		np_ctl_linger(ctl);
-		return -EPROTO;
-	}
-	return 0;
+	code = np_peer_connect(opts, net, &ctl);
+	return code ? early_failure(opts, code) : np_session_run(opts, net, &ctl, false);
 }
 
 /* Serves peers; strangers cost a line. The worst exit code of all runs. */
@@ -119,13 +68,12 @@ static int serve(const struct np_options *opts, struct np_net *net, int listen_f
 	while (!np_signal) {
 		struct np_options own = *opts;
 		struct np_ctl ctl;
-		int r = np_ctl_accept(&ctl, listen_fd, stop_idle, NULL), code;
+		int r = np_ctl_accept(&ctl, listen_fd, np_peer_idle, NULL), code;
 
 		if (r < 0)
 			break;
-		r = read_hello(&own, net, &ctl);
+		r = np_peer_accept(&own, net, &ctl);
 		if (r < 0) {
-			np_warn("%s is not a peer for this run: %s", ctl.peer, strerror(-r));
 			np_ctl_close(&ctl);
 			continue;
 		}
@@ -135,8 +83,10 @@ static int serve(const struct np_options *opts, struct np_net *net, int listen_f
 			return worst;
 	}
 	/* a loop is ended by a signal; without one, no peer came */
-	return opts->loop ? worst
-			  : early_failure(opts, "stopped before a peer came", NP_EXIT_FAILED);
+	if (opts->loop)
+		return worst;
+	np_error("stopped before a peer came");
+	return early_failure(opts, NP_EXIT_FAILED);
 }
 
 static int run_listener(const struct np_options *opts, struct np_net *net)
@@ -147,14 +97,16 @@ static int run_listener(const struct np_options *opts, struct np_net *net)
 
 	fd = np_ctl_listen(opts->bind, (uint16_t)opts->listen_port, &port);
 	if (fd < 0) {
-		np_error("port %llu: %s", (unsigned long long)opts->listen_port, strerror(-fd));
-		return early_failure(opts, "cannot listen", NP_EXIT_FAILED);
+		np_error("can't listen on port %llu of %s: %s",
+			 (unsigned long long)opts->listen_port, opts->bind ? opts->bind : "all",
+			 strerror(-fd));
+		return early_failure(opts, NP_EXIT_FAILED);
 	}
 	np_json_begin(&json, "ready");
 	np_json_u64(&json, "port", port);
 	np_json_u64(&json, "pid", (uint64_t)getpid());
 	np_json_end(&json);
-	np_say("waiting on port %u", port);
+	np_say("waiting on port %u for a peer, without a limit; Ctrl-C ends it", port);
 	code = serve(opts, net, fd);
 	(void)close(fd);
 	return code;
@@ -166,6 +118,7 @@ int main(int argc, char **argv)
 	struct np_net net;
 	int r;
 
+	mpib_std_fds_take();
 	catch_signals();
 	if (argc > 1 && !strcmp(argv[1], "stranger"))
 		return np_stranger_main(argc - 1, argv + 1);
@@ -177,9 +130,14 @@ int main(int argc, char **argv)
 		return r > 0 ? NP_EXIT_OK : NP_EXIT_USAGE;
 	np_log_init(opts.log, opts.json);
 	if (!np_net_open(&net, opts.plugin))
-		return early_failure(&opts, "no plugin", NP_EXIT_FAILED);
+		return early_failure(&opts, NP_EXIT_FAILED);
+	np_say("plugin %s", np_plugin_path(net.dl));
 
 	r = opts.connect ? run_connector(&opts, &net) : run_listener(&opts, &net);
+	if (fflush(stdout) || ferror(stdout)) {
+		np_error("can't write the result to stdout");
+		r = r == NP_EXIT_OK ? NP_EXIT_FAILED : r;
+	}
 	/* NCCL unloads a plugin that it could finalize */
 	if (net.table && net.api >= 11)
 		(void)dlclose(net.dl);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/macros.h"
+#include "tests/netperf/load.h"
 #include "tests/netperf/log.h"
 
 /* NCCL hands in its own; nothing here reads events. */
@@ -30,12 +31,10 @@ const char *np_result_name(ncclResult_t result)
 	return (unsigned int)result < MPIB_ARRAY_SIZE(names) ? names[result] : "unknown result";
 }
 
-bool np_net_open(struct np_net *net, const char *path)
+bool np_net_open(struct np_net *net, const char *plugin)
 {
 	*net = (struct np_net){ .config = { NCCL_NET_TRAFFIC_CLASS_UNDEF } };
-	net->dl = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!net->dl)
-		np_warn("cannot open the plugin: %s", dlerror());
+	net->dl = np_load_plugin(plugin);
 	return net->dl != NULL;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One face for all table versions of a plugin, 6 to 12. Functions return the plugin's own result;
- * threads as in NCCL (see plugin/nccl_abi.h at each signature). */
+ * threads as in NCCL (see plugin/base/nccl_abi.h at each signature). */
 #ifndef MPIB_NETPERF_NET_H
 #define MPIB_NETPERF_NET_H
 
 #include <stdbool.h>
 
-#include "plugin/nccl_abi.h"
+#include "plugin/base/nccl_abi.h"
 
 #define NP_API_MIN 6
 #define NP_API_MAX 12
@@ -38,7 +38,7 @@ struct np_props {
 };
 
 /* Opens the library as NCCL does; false after a line on stderr. */
-bool np_net_open(struct np_net *net, const char *path);
+bool np_net_open(struct np_net *net, const char *plugin);
 
 /* Takes table @api, or the newest for 0; false where there is none. */
 bool np_net_select(struct np_net *net, int api);

@@ -33,7 +33,8 @@ struct np_row {
 #define OUTSTANDING_MAX 32
 
 static const struct np_row rows[] = {
-	{ "plugin", AT(plugin), NP_TEXT, false, 0, 0, "PATH of the NCCL net plugin to drive" },
+	{ "plugin", AT(plugin), NP_TEXT, false, 0, 0,
+	  "NAME (of libnccl-net-NAME.so) or PATH of the plugin" },
 	{ "api", AT(api), NP_COUNT, false, 6, 12, "N: table version (newest found)" },
 	{ "dev", AT(dev), NP_COUNT, false, 0, 65535, "K: device of this side (0)" },
 	{ "listen", AT(listen_port), NP_COUNT, false, 0, 65535, "PORT to wait on; 0: any" },
@@ -51,9 +52,9 @@ static const struct np_row rows[] = {
 	{ "handle-override", AT(handle_override), NP_TEXT, false, 0, 0,
 	  "HEX@OFFSET: bytes to put into each handle received" },
 	{ "expect-error", AT(expect_error), NP_SECONDS, false, 0, HOUR24,
-	  "S: succeed where the plugin reports an error within S of the last progress" },
+	  "S: success is an error within S of the last progress" },
 	{ "timeout", AT(timeout), NP_SECONDS, true, 0.1, HOUR24,
-	  "S without any progress end the run, exit 3 (60)" },
+	  "S to wait for the listener, or for progress (60)" },
 	{ "hold", AT(hold), NP_SECONDS, true, 0, HOUR24,
 	  "S to stay connected, idle, at the end (0)" },
 	{ "seed", AT(seed), NP_COUNT, true, 0, 9e15, "N of the pattern and of the plan (1)" },
@@ -77,12 +78,14 @@ static const struct np_row rows[] = {
 	  "bw: N messages in flight (8); 1 gives latencies" },
 	{ "seconds", AT(seconds), NP_SECONDS, true, 0.05, HOUR24, "bw: S to run (5)" },
 	{ "end-file", AT(end_file), NP_TEXT, false, 0, 0,
-	  "bw: end as soon as the file PATH exists, after --seconds at last" },
+	  "PATH: bw ends once it exists, or by --seconds" },
 	{ "interval", AT(interval), NP_SECONDS, true, 0, HOUR24,
 	  "bw: S between progress lines (0: none)" },
 	{ "warmup", AT(warmup), NP_SECONDS, true, 0, HOUR24,
 	  "bw: S not measured (a quarter of the run, at most 1)" },
 	{ "check", AT(check), NP_FLAG, true, 0, 0, "bw: verify every byte of every message" },
+	{ "call-times", AT(call_times), NP_FLAG, true, 0, 0,
+	  "tell the longest isend, irecv and test of each side" },
 };
 
 static const size_t default_sizes[] = { 0,    1,    127,   128,	    129,     4095,
@@ -235,7 +238,7 @@ static int bad_use(const char *what, const char *which)
 static int check_whole(const struct np_options *opts, bool listening)
 {
 	if (!opts->plugin)
-		return bad_use("--plugin PATH is missing", NULL);
+		return bad_use("--plugin NAME or PATH is missing", NULL);
 	if (listening == (opts->connect != NULL))
 		return bad_use("give either --listen PORT or --connect HOST:PORT", NULL);
 	if (opts->connect && opts->mode == NP_MODE_NONE)
@@ -381,10 +384,10 @@ int np_options_decode(struct np_options *opts, char *text)
 void np_options_help(FILE *out)
 {
 	(void)fputs(
-		"usage: mpib-netperf --plugin PATH --listen PORT [options]\n"
-		"       mpib-netperf --plugin PATH --connect HOST:PORT verify|bw [options]\n"
-		"       mpib-netperf stranger --target HOST:PORT --kind KIND [--count N] "
-		"[--hold S]\n"
+		"usage: mpib-netperf --plugin PLUGIN --listen PORT [options]\n"
+		"       mpib-netperf --plugin PLUGIN --connect HOST:PORT verify|bw [options]\n"
+		"       mpib-netperf stranger --target HOST:PORT --kind KIND\n"
+		"                    [--count N] [--hold S]\n"
 		"       mpib-netperf fakelisten --port P --kind KIND\n\n"
 		"Drives an NCCL network plugin as NCCL's proxy does, without a GPU. The listener\n"
 		"takes mode and options from the side that connects.\n\n",

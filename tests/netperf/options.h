@@ -55,6 +55,7 @@ struct np_options {
 	double interval;
 	double warmup; /* negative: a quarter of the run, at most a second */
 	bool check;
+	bool call_times;
 };
 
 /* Reads the command line; 0, or -EINVAL after a line on stderr. 1: --help or --version was

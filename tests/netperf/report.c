@@ -91,6 +91,75 @@ static void result_figures(struct np_session *s, struct np_json *json)
 	}
 }
 
+static unsigned long long sum_of(const uint64_t rails[2])
+{
+	return (unsigned long long)rails[0] + rails[1];
+}
+
+static void result_rails(struct np_session *s, struct np_json *json)
+{
+	if (!s->counters)
+		return;
+	np_json_open(json, "rails", '[');
+	for (int rail = 0; rail < 2; rail++) {
+		np_json_open(json, NULL, '{');
+		np_json_str(json, "rail", rail ? "sup" : "sout");
+		np_json_u64(json, "sent", s->rail_sent[rail]);
+		np_json_u64(json, "received", s->rail_received[rail]);
+		np_json_close(json, '}');
+	}
+	np_json_close(json, ']');
+	np_json_u64(json, "rail_bytes", sum_of(s->rail_sent) + sum_of(s->rail_received));
+}
+
+static void say_rails(const struct np_session *s)
+{
+	static const char *const ways[2] = { "sent", "received" };
+
+	for (int way = 0; s->counters && way < 2; way++) {
+		const uint64_t *bytes = way ? s->rail_received : s->rail_sent;
+
+		np_say("%-8s  SOUT %llu + SUP %llu = %llu bytes", ways[way],
+		       (unsigned long long)bytes[0], (unsigned long long)bytes[1], sum_of(bytes));
+	}
+	if (!s->counters)
+		np_say("bytes of each rail: the plugin publishes none");
+}
+
+static void result_calls(const struct np_session *s, struct np_json *json)
+{
+	if (!s->opts.call_times)
+		return;
+	np_json_open(json, "longest_calls", '{');
+	for (int call = 0; call < NP_CALL_MAX; call++) {
+		const struct np_call_time *time = &s->calls[call];
+
+		np_json_open(json, np_call_name((enum np_call)call), '{');
+		np_json_u64(json, "calls", time->calls);
+		np_json_num(json, "wall_ms", time->wall * 1e3, 3);
+		np_json_num(json, "user_ms", time->user * 1e3, 3);
+		np_json_num(json, "system_ms", time->system * 1e3, 3);
+		np_json_u64(json, "preempted", time->preempted);
+		np_json_close(json, '}');
+	}
+	np_json_close(json, '}');
+}
+
+static void say_calls(const struct np_session *s)
+{
+	for (int call = 0; s->opts.call_times && call < NP_CALL_MAX; call++) {
+		const struct np_call_time *time = &s->calls[call];
+
+		if (time->calls)
+			np_say("longest %-5s  %.3f ms (user %.3f, system %.3f, preempted %llu "
+			       "times) of "
+			       "%llu calls",
+			       np_call_name((enum np_call)call), time->wall * 1e3, time->user * 1e3,
+			       time->system * 1e3, (unsigned long long)time->preempted,
+			       (unsigned long long)time->calls);
+	}
+}
+
 static void say_result(struct np_session *s, bool ok)
 {
 	double bytes = (double)(s->tx_bytes + s->rx_bytes);
@@ -99,6 +168,8 @@ static void say_result(struct np_session *s, bool ok)
 	       np_mode_name(s->opts.mode), ok ? "ok" : "FAILED", (unsigned long long)s->messages,
 	       per_second(bytes / 1e6, s->seconds), per_second((double)s->messages, s->seconds),
 	       s->cpu_s, s->seconds);
+	say_rails(s);
+	say_calls(s);
 	if (s->lat_p50_us > 0)
 		np_say("latency: p50 %.2f us, p99 %.2f us", s->lat_p50_us, s->lat_p99_us);
 }
@@ -124,6 +195,8 @@ void np_report_result(struct np_session *s, bool ok)
 		np_json_num(&json, "error_after_progress_s", s->expected_since_progress_s, 3);
 		np_json_num(&json, "error_after_start_s", s->expected_after_s, 3);
 	}
+	result_rails(s, &json);
+	result_calls(s, &json);
 	np_json_errors(&json, "errors");
 	np_json_raw(&json, "counters", s->counters ? s->counters : "");
 	np_json_end(&json);

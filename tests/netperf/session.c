@@ -15,7 +15,7 @@
 
 #define POLL_MS	 5
 #define GRACE_S	 30.0 /* what waits for the peer lets the peer's own watchdog speak first */
-#define TEXT_MAX 200
+#define TEXT_MAX 1000
 
 volatile sig_atomic_t np_signal;
 
@@ -171,7 +171,7 @@ static int exchange_verdict(struct np_session *s)
 	char text[TEXT_MAX];
 	int r;
 
-	np_error_first(text, sizeof(text));
+	np_error_reason(text, sizeof(text));
 	r = np_ctl_send(&s->ctl, NP_CTL_VERDICT, text, strlen(text));
 	if (r == 0)
 		r = np_session_wait(s, NP_CTL_VERDICT);
@@ -206,7 +206,7 @@ static void explain(struct np_session *s, int error)
 	else if (!np_error_count())
 		np_error("%s", strerror(-error));
 
-	np_error_first(text, sizeof(text));
+	np_error_reason(text, sizeof(text));
 	if (error != -ECONNABORTED && !s->ctl_gone)
 		(void)np_ctl_send(&s->ctl, NP_CTL_ABORT, text, strlen(text));
 }
@@ -241,6 +241,7 @@ static void sample_counters(struct np_session *s)
 
 	if (!np_counters_open(&counters))
 		return;
+	np_counters_ways(&counters, s->rail_sent, s->rail_received);
 	s->counters = np_counters_text(&counters);
 	np_counters_close(&counters);
 }
@@ -281,8 +282,9 @@ int np_session_run(const struct np_options *opts, struct np_net *net, struct np_
 	if (!s->service.started || np_worker_wait(&s->service, 0))
 		sample_counters(s);
 	np_session_teardown(s, code);
-	if (s->result < 0 && !s->ctl_gone)
-		np_ctl_linger(&s->ctl);
+	/* the plugin may have failed here before the peer's own reason came */
+	if (s->result < 0 && !s->ctl_gone && s->result != -ECONNABORTED && np_ctl_linger(&s->ctl))
+		np_error("the peer: %s", s->ctl.abort_text);
 
 	ok = s->expected_seen || (s->result == 0 && !np_error_count());
 	np_report_result(s, ok);

@@ -59,7 +59,10 @@ struct np_session {
 	double seconds, cpu_s;
 	uint64_t tx_bytes, rx_bytes, messages;
 	double lat_p50_us, lat_p99_us; /* 0: none */
-	char *counters;		       /* inside of a JSON array, sampled before close, or NULL */
+	struct np_call_time calls[NP_CALL_MAX];
+	char *counters; /* inside of a JSON array, sampled before close, or NULL */
+	uint64_t rail_sent[2],
+		rail_received[2]; /* bytes by the plugin's counters, where it has some */
 
 	int devices;
 	unsigned int max_recvs;	  /* the smaller of both ends */

@@ -21,6 +21,8 @@ static void open_job(void *arg)
 	struct np_session *s = arg;
 	bool latencies = s->opts.mode == NP_MODE_BW && s->opts.window == 1;
 
+	for (unsigned int n = 0; n < s->count; n++)
+		s->chans[n].time_calls = s->opts.call_times;
 	for (unsigned int n = 0; n < s->count && s->job_result == 0; n++)
 		s->job_result = np_chan_open(&s->chans[n], s->net, &s->stage, s->opts.seed,
 					     latencies && s->chans[n].send);
@@ -225,6 +227,18 @@ static void keep_latencies(struct np_session *s)
 	}
 }
 
+static void keep_call_times(struct np_session *s)
+{
+	for (unsigned int n = 0; n < s->count; n++) {
+		struct np_call_time *calls = s->chans[n].calls;
+
+		for (int call = 0; call < NP_CALL_MAX; call++) {
+			np_call_merge(&s->calls[call], &calls[call]);
+			calls[call] = (struct np_call_time){ 0 };
+		}
+	}
+}
+
 static void keep_figures(struct np_session *s)
 {
 	const struct np_engine *engine = &s->engine;
@@ -236,6 +250,7 @@ static void keep_figures(struct np_session *s)
 	s->messages += engine->messages;
 	if (s->opts.mode == NP_MODE_BW)
 		keep_latencies(s);
+	keep_call_times(s);
 }
 
 static void note_failure(struct np_session *s)

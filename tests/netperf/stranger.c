@@ -140,7 +140,8 @@ int np_stranger_main(int argc, char **argv)
 		int r = np_ctl_connect(&peers[n], st.target, 2, stop_idle, NULL);
 
 		if (r < 0) {
-			(void)fprintf(stderr, "mpib-netperf: %s: %s\n", st.target, strerror(-r));
+			(void)fprintf(stderr, "mpib-netperf: %s: %s\n", st.target,
+				      *peers[n].reason ? peers[n].reason : strerror(-r));
 			while (n-- > 0)
 				np_ctl_close(&peers[n]);
 			free(peers);

@@ -270,6 +270,7 @@ usage)
 		[ $? = 2 ] || die "'$args' is not exit 2"
 	done
 	"$netperf" --help | grep -q -- --handle-override || die "no help"
+	"$netperf" --help | awk 'length($0) > 80 { exit 1 }' || die "help is wider than 80 columns"
 	"$netperf" --plugin /nonexistent.so --listen 0 >"$work/out" 2>&1
 	[ $? = 1 ] || die "a missing plugin is not exit 1"
 	;;
@@ -288,6 +289,156 @@ handle-override)
 	grep -q '"event":"caller"' "$work/fake" || die "the stranger was not called"
 	said "nothing moved"
 	;;
+wait) # the peer first, then the devices; what is waited for, why, and how long
+	"$netperf" fakelisten --port 0 --kind silent >"$work/fake" &
+	listener=$!
+	wait_for fake '"event":"ready".*}' "fakelisten did not become ready"
+	fake=$(ready_port fake)
+	# Neither a silent listener nor none at all lets it open a device: this one would fail.
+	export NETPERF_LOOPBACK_FAULT=init
+	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$fake" verify --timeout 1 \
+		>"$work/silent" 2>&1
+	[ $? = 3 ] || die "a silent listener is not a time-out"
+	said "took the connection but did not answer within 1.0 s"
+	grep -q "lb0" "$work/silent" && die "devices were opened before the peer was there"
+	kill "$listener"
+	wait "$listener"
+	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$fake" verify --timeout 1 \
+		>"$work/nobody" 2>&1
+	[ $? = 3 ] || die "no listener is not a time-out"
+	said "waiting for the listener at 127.0.0.1:$fake, 0 of at most 1 s: Connection refused"
+	said "no listener at 127.0.0.1:$fake within 1.0 s: Connection refused"
+	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$fake" --json verify --timeout 1 \
+		>"$work/nobody.json" 2>/dev/null
+	grep -q '"event":"waiting","for":"the listener",.*"reason":"Connection refused",.*"limit_s":1.0' \
+		"$work/nobody.json" || die "no event for programs"
+	"$netperf" --plugin "$plugin" --connect "no-such-host.invalid:1" verify >"$work/name" 2>&1
+	[ $? = 1 ] || die "a name without an address is not exit 1"
+	said "no-such-host.invalid:1: no such host or port: "
+	# A listener that comes late is found, by each of the addresses of a name.
+	export -n NETPERF_LOOPBACK_FAULT
+	"$netperf" --plugin "$plugin" --connect "localhost:$fake" verify --sizes 64 --timeout 30 \
+		>"$work/late" 2>&1 &
+	connector=$!
+	wait_for late "waiting for the listener at localhost:$fake" "it doesn't wait"
+	"$netperf" --plugin "$plugin" --listen "$fake" >"$work/listener" 2>"$work/listener.err" &
+	listener=$!
+	wait "$connector" || die "the late listener was not found"
+	wait_listener
+	grep -q "waiting on port $fake for a peer, without a limit" "$work/listener" ||
+		die "the listener doesn't say what it waits for"
+	grep -q "bytes of each rail: the plugin publishes none" "$work/late" || die "no word on rails"
+	;;
+reason) # each side hears why the other one gave up, in the words of the plugin
+	export NETPERF_LOOPBACK_FAULT=init
+	start_listener
+	export -n NETPERF_LOOPBACK_FAULT
+	run_pair verify --sizes 64
+	want 1 1
+	field connector errors | grep -q 'the peer: init: ncclSystemError; its plugin: Loopback: device lb0 is gone' ||
+		die "the connecting side isn't told"
+	start_listener
+	export NETPERF_LOOPBACK_FAULT=init
+	run_pair verify --sizes 64
+	export -n NETPERF_LOOPBACK_FAULT
+	want 1 1
+	field listener errors | grep -q 'the peer: init: ncclSystemError; its plugin: Loopback: device lb0 is gone' ||
+		die "the listener isn't told"
+	# A driver of another version, by its first frame, hears so, and the listener goes on.
+	start_listener
+	python3 - "$port" >"$work/version" <<-'EOF'
+		import socket, struct, sys
+		s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10)
+		s.sendall(struct.pack(">IIII", 0x4D504E50, 1, 1, 9) + b"table=12\n")
+		words = b""
+		while part := s.recv(4096):
+		    words += part
+		print(words[16:].decode())
+	EOF
+	grep -q "another version" "$work/version" || die "another version isn't told so"
+	run_pair verify --sizes 64
+	want 0 0
+	;;
+plugin-name) # as NCCL finds it: libnccl-net-NAME.so where the loader looks
+	mkdir "$work/lib"
+	cp "$plugin" "$work/lib/libnccl-net-lbtest.so"
+	export LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+	plugin=lbtest
+	start_listener
+	plugin=libnccl-net-lbtest.so
+	run_pair verify --sizes 64
+	want 0 0
+	rm -r "$work/lib"
+	for plugin in lbtest libnccl-net-lbtest.so; do
+		"$netperf" --plugin $plugin --listen 0 --json >"$work/out" 2>"$work/err"
+		[ $? = 1 ] || die "a plugin that isn't there is not exit 1"
+		grep -q "no plugin .*\"$plugin.*: libnccl-net-lbtest.so: cannot open" "$work/err" ||
+			die "it doesn't say what it looked for"
+		grep -q "the loader looks in $work/lib, /" "$work/err" || die "it doesn't say where"
+		grep -q '"errors":\["no plugin' "$work/out" || die "the result has no reason"
+	done
+	echo "no library" >"$work/broken.so"
+	"$netperf" --plugin "$work/broken.so" --listen 0 >"$work/out" 2>&1
+	[ $? = 1 ] || die "what is no library is not exit 1"
+	said "no plugin .*broken.so: .*invalid ELF header\|no plugin .*broken.so: .*file too short"
+	;;
+stdout) # a full disk is an error, a closed stdout no crash
+	for to in /dev/full closed; do
+		start_listener
+		if [ $to = closed ]; then
+			"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json verify \
+				--sizes 64 >&- 2>"$work/connector.err"
+		else
+			"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json verify \
+				--sizes 64 >/dev/full 2>"$work/connector.err"
+		fi
+		connector_rc=$?
+		wait_listener
+		want 1 0
+		said "can't write the result"
+	done
+	;;
+man) # the page has what --help has
+	page=$(dirname "$0")/../../docs/mpib-netperf.1
+	[ -f "$page" ] || die "no page"
+	help=$("$netperf" --help)
+	diff <(grep -oE -- '^ +--[a-z-]+' <<<"$help" | tr -d ' ' | sed 's/^--//' | sort -u) \
+		<(grep -oE '^\.It Fl Fl [a-z-]+' "$page" | awk '{ print $4 }' | grep -vxE 'help|version' |
+			sort -u) || die "options differ"
+	for word in verify bw stranger fakelisten; do
+		grep -qE "^\.(It )?Cm $word" "$page" && grep -q "$word" <<<"$help" || die "no $word"
+	done
+	diff <(grep -oE '[0-9] [a-z]' <<<"${help##*Exit: }" | cut -c1) \
+		<(sed -n '/^\.Sh EXIT STATUS/,/^\.El/s/^\.It \([0-9]\)$/\1/p' "$page") || die "exit codes differ"
+	;;
+call-times)
+	start_listener
+	NETPERF_LOOPBACK_FAULT=nap run_pair bw --size 64 --messages 2000 --call-times
+	want 0 0
+	python3 - "$work/connector" "$work/listener" <<-'END' || die "the longest calls are wrong"
+		import json
+		import sys
+
+		def of(path):
+		    with open(path, encoding="utf-8") as f:
+		        for line in f:
+		            if '"longest_calls"' in line:
+		                return json.loads(line)["longest_calls"]
+		    sys.exit(f"{path}: none")
+
+		sender, receiver = of(sys.argv[1]), of(sys.argv[2])
+		assert sender["isend"]["calls"] >= 2000 and sender["irecv"]["calls"] == 0, sender
+		assert receiver["irecv"]["calls"] >= 2000 and receiver["isend"]["calls"] == 0, receiver
+		nap = sender["test"]
+		assert nap["wall_ms"] >= 50 and nap["user_ms"] + nap["system_ms"] < 25, nap
+		for call in (sender["isend"], receiver["test"]):
+		    assert call["user_ms"] + call["system_ms"] <= call["wall_ms"] + 5, call
+	END
+	start_listener
+	run_pair bw --size 64 --messages 100
+	want 0 0
+	! grep -q longest_calls "$work/connector" || die "calls are timed unasked"
+	;;
 memory)
 	start_listener
 	run_pair verify --comms 4 --memory 1M --max-size 1M --no-groups
@@ -297,7 +448,7 @@ versions)
 	start_listener --api 8
 	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --api 9 verify >"$work/out" 2>&1
 	[ $? = 1 ] || die "two table versions are not exit 1"
-	said "no such table"
+	said "the peer: the listener was given --api 8, the caller takes v9"
 	run_pair --api 8 verify --sizes 64 --max-size 4k
 	want 0 0
 	;;

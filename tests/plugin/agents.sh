@@ -104,7 +104,7 @@ starts-with-the-job) # only the socket is there: the first connection starts the
 	policy 2 256
 	(umask 0111 && exec systemd-socket-activate -l "$work/agent2/agent.sock" \
 		"$AGENTD" --dir "$work/agent2" --config "$work/agent2.ini") >>"$work/agentd2.log" 2>&1 &
-	until_true 60 test -S "$work/agent2/agent.sock" || die "nobody listens for the agent"
+	until_true 60 listens "$work/agent2/agent.sock" || die "nobody listens for the agent"
 	[ ! -e "$work/agent2/hints" ] || die "the agent is there before the job"
 	stream
 	until_true 50 share_is 256 || die "the agent that was started is not followed"

@@ -12,11 +12,13 @@
 struct mpib_nccl_net_v12 *net;
 void *library;
 unsigned int warnings;
+char warned[4096];
 
 __attribute__((format(printf, 5, 6))) static void logger(int level, unsigned long flags,
 							 const char *file, int line,
 							 const char *fmt, ...)
 {
+	size_t used = strlen(warned);
 	va_list args;
 
 	(void)file;
@@ -30,9 +32,11 @@ __attribute__((format(printf, 5, 6))) static void logger(int level, unsigned lon
 	CHECK(flags == ~0ul);
 	warnings++;
 	va_start(args, fmt);
-	(void)vfprintf(stderr, fmt, args);
+	(void)vsnprintf(warned + used, sizeof(warned) - used, fmt, args);
 	va_end(args);
-	(void)fputc('\n', stderr);
+	(void)fprintf(stderr, "%s\n", warned + used);
+	used = strlen(warned);
+	(void)snprintf(warned + used, sizeof(warned) - used, "\n");
 }
 
 void library_open(void)
@@ -126,12 +130,16 @@ static void finish(void *request, int *size, uint64_t end)
 
 void ends_transfer(struct ends *ends, size_t size)
 {
+	ends_move(ends, size, BUFFER_BYTES);
+}
+
+void ends_move(struct ends *ends, size_t size, size_t room)
+{
 	void *in = ends->in, *send = NULL, *recv = NULL;
 	uint64_t end = clock_ms() + 60000;
-	size_t room = BUFFER_BYTES;
 	int tag = 7, got = -1, done = 0;
 
-	memset(ends->in, 0x2a, BUFFER_BYTES);
+	memset(ends->in, 0x2a, room);
 	while (!recv) {
 		CHECK(net->irecv(ends->recv, 1, &in, &room, &tag, &ends->recv_mr, NULL, &recv) ==
 		      ncclSuccess);
@@ -158,7 +166,7 @@ void ends_transfer(struct ends *ends, size_t size)
 		finish(send, NULL, end);
 	CHECK((size_t)got == size);
 	CHECK(memcmp(ends->in, ends->out, size) == 0);
-	CHECK(size == BUFFER_BYTES || ends->in[size] == 0x2a);
+	CHECK(size == room || ends->in[size] == 0x2a);
 }
 
 unsigned int count_files(void)
@@ -215,7 +223,8 @@ uint64_t clock_ms(void)
 
 int main(int argc, char **argv)
 {
-	const struct trap *const groups[] = { life_traps, call_traps, end_traps, fork_traps };
+	const struct trap *const groups[] = { life_traps,   call_traps,	 end_traps, fork_traps,
+					      memory_traps, queue_traps, flap_traps };
 
 	if (argc == 2 && strcmp(argv[1], "count-files") == 0) {
 		(void)printf("%u\n", count_files());

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "plugin/nccl_abi.h"
+#include "plugin/base/nccl_abi.h"
 
 /* An assertion that every build keeps; the process ends with the place. */
 #define CHECK(cond)                                                                                \
@@ -32,6 +32,7 @@ struct ends {
 extern struct mpib_nccl_net_v12 *net; /* of the library that is open */
 extern void *library;
 extern unsigned int warnings; /* lines that the plugin logged as such */
+extern char warned[4096];     /* the first of them, a line each */
 
 /* Opens the file that PLUGIN names. */
 void library_open(void);
@@ -48,6 +49,8 @@ void ends_shake(struct ends *ends, void *ctx);
 void ends_close(struct ends *ends);
 /* One message, every byte of it looked at. */
 void ends_transfer(struct ends *ends, size_t size);
+/* As above into a receive buffer of @room bytes. */
+void ends_move(struct ends *ends, size_t size, size_t room);
 
 unsigned int count_files(void);
 unsigned int count_threads(const char *name); /* with that name; NULL: all */
@@ -59,6 +62,7 @@ struct trap {
 	void (*run)(void);
 };
 
-extern const struct trap life_traps[], call_traps[], end_traps[], fork_traps[];
+extern const struct trap life_traps[], call_traps[], end_traps[], fork_traps[], memory_traps[],
+	queue_traps[], flap_traps[];
 
 #endif

@@ -2,6 +2,8 @@
 /* How a connection ends: closed with work in flight, with a peer that is dead, by an error of one
  * message; and where its control connection runs. */
 #include "tests/plugin/driver.h"
+#include "tests/plugin/driver_lost.h"
+#include "tests/plugin/driver_lost.h"
 
 #include <signal.h>
 #include <string.h>
@@ -100,7 +102,7 @@ static void dead_peer_round(bool see_error)
 {
 	struct mpib_nccl_device_handle *device = NULL;
 	void *ctx = NULL, *send = NULL, *mr = NULL, *request = NULL;
-	int handle_pipe[2], ready_pipe[2], done = 0;
+	int handle_pipe[2], ready_pipe[2], done = 0, status;
 	char handle[HANDLE_BYTES], byte;
 	uint64_t before;
 	char *out;
@@ -120,7 +122,9 @@ static void dead_peer_round(bool see_error)
 		CHECK(net->connect(ctx, 0, handle, &send, &device) == ncclSuccess);
 	CHECK(net->regMr(send, out, BUFFER_BYTES, NCCL_PTR_HOST, &mr) == ncclSuccess);
 	CHECK(read(ready_pipe[0], &byte, 1) == 1);
-	CHECK(kill(pid, SIGSTOP) == 0); /* it answers nothing any more */
+	/* It answers nothing any more, once all of its threads have stopped. */
+	CHECK(kill(pid, SIGSTOP) == 0);
+	CHECK(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
 	while (!request)
 		CHECK(net->isend(send, out, BUFFER_BYTES, 1, mr, NULL, &request) == ncclSuccess);
 	CHECK(kill(pid, SIGKILL) == 0);
@@ -243,30 +247,140 @@ static void receive_too_small(void)
 	library_close();
 }
 
-/* The only interface has an IPv6 address alone; see ends.sh. */
-static void ipv6_control(void)
+#define LATE_MESSAGES 20
+
+/* Twenty messages whose last acknowledgements are a second away; then one of a group. */
+static void fill_late(struct ends *ends, void **sends, void **recvs)
+{
+	for (unsigned int k = 0; k < LATE_MESSAGES; k++) {
+		bool group = k == LATE_MESSAGES - 1;
+		void *in[2] = { ends->in + k * 5000, ends->in + k * 5000 + 2000 };
+		void *mrs[2] = { ends->recv_mr, ends->recv_mr };
+		size_t room[2] = { group ? 2000 : 5000, 2000 };
+		int tags[2] = { 1, 2 };
+
+		recvs[k] = NULL;
+		CHECK(net->irecv(ends->recv, group ? 2 : 1, in, room, tags, mrs, NULL, &recvs[k]) ==
+		      ncclSuccess);
+		CHECK(recvs[k]);
+	}
+	for (unsigned int k = 0; k <= LATE_MESSAGES; k++)
+		for (sends[k] = NULL; !sends[k];)
+			CHECK(net->isend(ends->send, ends->out + k * 5000,
+					 k < LATE_MESSAGES - 1 ? 5000 - k : 2000,
+					 k < LATE_MESSAGES ? 1 : 2, ends->send_mr, NULL,
+					 &sends[k]) == ncclSuccess);
+}
+
+static void latency_ms(unsigned int ms)
+{
+	const char *tool = getenv("FABRICCTL");
+	char command[512];
+
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		CHECK(tool && snprintf(command, sizeof(command), "%s latency 1/%s %u", tool,
+				       rail ? "sup" : "sout", ms * 1000) < (int)sizeof(command));
+		CHECK(system(command) == 0); /* NOLINT(cert-env33-c): the test's own tool */
+	}
+}
+
+/* P15: all data is there, and its receiver closes before the last acknowledgements arrive, if ever
+ * they do. BYE says what has arrived: each send is done, and nothing is an error until the next one
+ * is tried. */
+static void close_before_last_ack(void)
+{
+	void *ctx = NULL, *sends[LATE_MESSAGES + 1], *recvs[LATE_MESSAGES], *more = NULL;
+	ncclResult_t r = ncclSuccess;
+	struct ends ends;
+	uint64_t closed;
+
+	library_open();
+	CHECK(net_init(&ctx) == ncclSuccess);
+	ends_open(&ends, ctx);
+	ends_transfer(&ends, 10000);
+	latency_ms(1000);
+	fill_late(&ends, sends, recvs);
+	for (unsigned int k = 0; k < LATE_MESSAGES; k++)
+		for (int done = 0; !done;)
+			CHECK(net->test(recvs[k], &done, NULL) == ncclSuccess);
+	CHECK(net->deregMr(ends.recv, ends.recv_mr) == ncclSuccess);
+	CHECK(net->closeRecv(ends.recv) == ncclSuccess);
+	closed = clock_ms();
+	for (unsigned int k = 0; k <= LATE_MESSAGES; k++)
+		for (int done = 0; !done;) {
+			int size = 0;
+
+			CHECK(net->test(sends[k], &done, &size) == ncclSuccess);
+			CHECK(clock_ms() < closed + 900); /* not by the acknowledgement */
+			CHECK(!done || size == (k < LATE_MESSAGES - 1 ? 5000 - (int)k : 2000));
+		}
+	CHECK(warnings == 0);
+	while (r == ncclSuccess && clock_ms() < closed + 3000) {
+		r = net->isend(ends.send, ends.out, 8, 1, ends.send_mr, NULL, &more);
+		CHECK(!more);
+	}
+	CHECK(r == ncclRemoteError && warnings == 1);
+	latency_ms(0);
+	CHECK(net->deregMr(ends.send, ends.send_mr) == ncclSuccess);
+	CHECK(net->closeSend(ends.send) == ncclSuccess);
+	CHECK(net->finalize(ctx) == ncclSuccess);
+	free(ends.out);
+	free(ends.in);
+	library_close();
+}
+
+/* A connection, a message and their end; the family of the control connection, 4 or 6. */
+static int control_family(void)
 {
 	struct ends ends;
 	void *ctx = NULL;
+	int family;
 
 	library_open();
 	CHECK(net_init(&ctx) == ncclSuccess);
 	memset(&ends, 0, sizeof(ends));
 	CHECK(net->listen(ctx, 0, ends.handle, &ends.listener) == ncclSuccess);
-	CHECK(ends.handle[6] == 6); /* docs/wire.md: the family */
+	family = (unsigned char)ends.handle[6]; /* docs/wire.md */
 	ends_shake(&ends, ctx);
 	CHECK(net->closeListen(ends.listener) == ncclSuccess);
 	ends_transfer(&ends, 100000);
 	ends_close(&ends);
 	CHECK(net->finalize(ctx) == ncclSuccess);
 	library_close();
+	return family;
+}
+
+/* The only interface has an IPv6 address alone; see ends.sh. */
+static void ipv6_control(void)
+{
+	CHECK(control_family() == 6);
+}
+
+/* For takes.sh, where the environment names the family. */
+static void print_control_family(void)
+{
+	(void)printf("%s\n", control_family() == 6 ? "AF_INET6" : "AF_INET");
 }
 
 const struct trap end_traps[] = {
+	{ "device-lost-before-set-up", lost_before_set_up },
+	{ "device-lost-in-set-up", lost_in_set_up },
+	{ "device-lost-in-data", lost_in_data },
+	{ "device-lost-at-close", lost_at_close },
+	{ "device-lost-on-the-idle-rail", lost_idle_rail },
+	{ "device-lost-receiver", lost_receiver },
 	{ "close-in-flight", close_in_flight },
 	{ "close-with-dead-peer", close_with_dead_peer },
 	{ "remote-access-error", remote_access_error },
 	{ "receive-too-small", receive_too_small },
+	{ "close-before-last-ack", close_before_last_ack },
 	{ "ipv6-control", ipv6_control },
+	{ "device-lost-before-set-up", lost_before_set_up },
+	{ "device-lost-in-set-up", lost_in_set_up },
+	{ "device-lost-in-data", lost_in_data },
+	{ "device-lost-at-close", lost_at_close },
+	{ "device-lost-on-the-idle-rail", lost_idle_rail },
+	{ "device-lost-receiver", lost_receiver },
+	{ "control-family", print_control_family },
 	{ NULL, NULL },
 };

@@ -17,9 +17,29 @@ receive-too-small-both-rails) # C09 with a share of one half
 	with_agent 512
 	"$DRIVER" receive-too-small || die "the driver exits with $?"
 	;;
+close-before-last-ack-both-rails)
+	with_agent 512
+	"$DRIVER" close-before-last-ack || die "the driver exits with $?"
+	;;
+ports-flap-both-rails)
+	with_agent 512
+	"$DRIVER" ports-flap || die "the driver exits with $?"
+	;;
 close-in-flight-both-rails)
 	with_agent 512
 	"$DRIVER" close-in-flight || die "the driver exits with $?"
+	;;
+completion-queues) # a port's limit far below the messages, and retries that end at once
+	printf '[fabric]\nname = small\n[device sout]\nmax_msg = 4096\n[device sup]\nmax_msg = 4096\n' \
+		>"$work/fabric.ini"
+	for node in 1 2; do
+		printf '[node %s]\nsout.address = 10.0.1.%s\nsup.address = 10.9.1.%s\n' $node $node $node
+	done >>"$work/fabric.ini"
+	export MPIB_FABRIC=$work/fabric.ini MPIB_IB_TIMEOUT=10 MPIB_IB_RETRY_CNT=1 MPIB_SPLIT_MIN=0
+	with_agent 512
+	"$DRIVER" completion-queues 2>"$work/stderr" || die "the driver exits with $?"
+	grep -q 'no answer within timeout' "$work/stderr" || die "no QP broke"
+	! grep 'CQ' "$work/stderr" || die "a completion queue was too small"
 	;;
 fork-keeps-registrations) # C17: a child's end deregisters nothing
 	with_agent 512

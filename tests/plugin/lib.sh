@@ -120,7 +120,8 @@ hold() {
 
 # warnings SIDE TEXT: how many of its lines on standard error have the text
 warnings() {
-	grep -c -e "$2" "$work/$1.err"
+	# what the peer's driver passes on isn't a line of this side's plugin
+	grep -v ' ERROR the peer: ' "$work/$1.err" | grep -c -e "$2"
 }
 
 # warned SIDE COUNT TEXT
@@ -139,11 +140,16 @@ start_agent() {
 	launch_agent "$1"
 }
 
+# listens PATH: the name is there before anybody listens at it. 00010000 is __SO_ACCEPTCON.
+listens() {
+	grep -q " 00010000 .* $1\$" /proc/net/unix
+}
+
 launch_agent() {
 	env -u NOTIFY_SOCKET "$AGENTD" --dir "$work/agent$1" --config "$work/agent$1.ini" \
 		>>"$work/agentd$1.log" 2>&1 &
 	eval "agent$1=$!"
-	until_true 60 test -S "$work/agent$1/agent.sock" ||
+	until_true 60 listens "$work/agent$1/agent.sock" ||
 		die "the agent of node $1 did not start"
 }
 

@@ -59,6 +59,30 @@ vanilla-needs-no-agent) # it never looks at the agent's directory
 	grep -q 127.0.0.1 "$work/trace" || die "the trace shows nothing"
 	! grep -q "$work/agent2" "$work/trace" || die "the agent's directory was touched"
 	;;
+rails-verify) # bytes of each rail and their sum, for people and for programs, at both ends
+	start_agent 1 256
+	start_agent 2 256
+	export MPIB_MODE=1 MPIB_SPLIT_MIN=0
+	start_listener
+	run_pair verify --max-size 64k --memory 16M
+	want 0 0
+	for side in connector listener; do
+		hold $side "(abs(sum(x['sent'] for x in r['rails']) - r['tx_mbps'] * r['seconds'] * 1e6) <= 10 + 501 * r['seconds'] and
+			r['rails'][0]['rail'] == 'sout' and r['rails'][1]['sent'] > 0 and
+			r['rail_bytes'] == sum(x['sent'] + x['received'] for x in r['rails']) and
+			[x['sent'] for x in r['rails']] ==
+			[sum(e['rails'][n]['bytes'] for e in c if e['kind'] == 'send') for n in (0, 1)])"
+	done
+	start_listener
+	MPIB_FABRIC_NODE=2 MPIB_AGENT_DIR=${agent_dir}2 "$NETPERF" --plugin "$PLUGIN" \
+		--connect "127.0.0.1:$port" verify --sizes 4096 --messages 100 --no-both --comms 1 \
+		--no-groups >"$work/people" 2>&1 || die "verify failed"
+	wait "$listener" || die "the listener failed"
+	grep -E '^sent +SOUT [0-9]+ \+ SUP [0-9]+ = [0-9]+ bytes$' "$work/people" |
+		awk '$3 + $6 == $8 && $6 > 0 { ok = 1 } END { exit !ok }' ||
+		die "no bytes of the rails"
+	grep -qE '^received +SOUT 0 \+ SUP 0 = 0 bytes$' "$work/people" || die "received isn't apart"
+	;;
 share-*) # exact bytes a rail from the plugin's own counters
 	share=${name#share-}
 	start_agent 1 "$share"
@@ -103,6 +127,53 @@ small-port) # C07: one message over a port's limit, and a bit more
 	run_pair verify --sizes 1048576,1048577,3000001,16777216 --comms 1 --no-both --messages 8
 	want 0 0
 	hold connector 'c[0]["rails"][1]["requests"] > c[0]["messages"]'
+	;;
+adaptive-routing | adaptive-routing-advanced) # P12
+	printf '[fabric]\nname = adaptive\n' >"$work/fabric.ini"
+	for rail in sout sup; do
+		printf '[device %s]\nlink_layer = infiniband\nadaptive = yes\n' $rail
+	done >>"$work/fabric.ini"
+	printf '[node 1]\n[node 2]\n' >>"$work/fabric.ini"
+	export MPIB_FABRIC=$work/fabric.ini MPIB_IB_AR_THRESHOLD=10000
+	if [ $name = adaptive-routing-advanced ]; then
+		start_agent 1 512
+		start_agent 2 512
+		export MPIB_MODE=1
+	fi
+	export MPIB_NODE_ADDR=10.0.1.1
+	start_listener
+	export MPIB_NODE_ADDR=10.0.1.2
+	run_pair verify --sizes 1,4096,10000 --comms 1 --no-both
+	want 0 0
+	spread() { "$FABRICCTL" show "1/$1" | sed -n 's/^ *spread_bytes //p'; }
+	before=$(spread sup)
+	export MPIB_NODE_ADDR=10.0.1.1
+	start_listener
+	export MPIB_NODE_ADDR=10.0.1.2
+	run_pair bw --seconds 2 --size 100000 --window 8
+	want 0 0
+	[ "$(($(spread sup) - ${before:-0}))" -gt 5000000 ] || die "data isn't spread on SUP"
+	[ $name = adaptive-routing ] || [ "$(spread sout)" -gt 5000000 ] || die "nor on SOUT"
+	;;
+inline-*) # P10: whatever a device takes inline; it is told where that costs something
+	room=${name#inline-}
+	printf '[fabric]\nname = inline\n' >"$work/fabric.ini"
+	for rail in sout sup; do
+		printf '[device %s]\nmax_inline = %s\ninline_step = 220\n' $rail "$room"
+	done >>"$work/fabric.ini"
+	for node in 1 2; do
+		printf '[node %s]\nsout.address = 10.0.1.%s\nsup.address = 10.9.1.%s\n' $node $node $node
+	done >>"$work/fabric.ini"
+	export MPIB_FABRIC=$work/fabric.ini
+	start_listener --log info
+	run_pair verify --sizes 1,4096,100000 --comms 1 --no-both --messages 300
+	want 0 0
+	case $room in
+	0) told=1 whose='0 of 64 bytes inline: clear-to-sends of all receives' ;;
+	32) told=1 whose='32 of 64 bytes inline: clear-to-sends of groups' ;;
+	*) told=0 whose='bytes inline' ;;
+	esac
+	warned listener $told "$whose"
 	;;
 exact-hca-name) # C01: mlx5_1 is never mlx5_11
 	printf '[fabric]\nname = names\n' >"$work/fabric.ini"

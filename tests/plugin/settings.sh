@@ -61,6 +61,35 @@ number-wrong)
 	export MPIB_ISLAND_PREFIX_LEN=33
 	refused 'MPIB_ISLAND_PREFIX_LEN=33: must be a number from 0 to 32'
 	;;
+number-strict) # P05: quoted, with its bytes made printable
+	export MPIB_IB_SL=$'1\e[31m'
+	refused 'MPIB_IB_SL=1\\x1b\[31m: must be a number from 0 to 15'
+	;;
+nccl-number-wrong) # a value of NCCL's that MPIB would use
+	export NCCL_IB_RETRY_CNT=9
+	refused 'NCCL_IB_RETRY_CNT=9: must be a number from 0 to 7 .*set MPIB_IB_RETRY_CNT'
+	;;
+same-port) # P05: one port in two spellings
+	export MPIB_MODE=1 MPIB_HCA_SUP=sout:1
+	refused 'MPIB_HCA_SOUT and MPIB_HCA_SUP both name port sout:1: MPIB_MODE=1'
+	;;
+name-unknown) # P05: one warning, and the job runs
+	export MPIB_SPLITMIN=1
+	start_listener
+	run_pair verify --sizes 4096 --comms 1
+	want 0 0
+	warned connector 1 'MPIB_SPLITMIN is no setting of MPIB .*did you mean MPIB_SPLIT_MIN?'
+	;;
+nccl-settings) # used where MPIB's own are unset, and told with both names
+	export NCCL_IB_TC=96 NCCL_IB_QPS_PER_CONNECTION=3 MPIB_SUP_QP=5 NCCL_IB_HCA=mlx5
+	start_listener
+	run_pair --log info verify --sizes 4096 --comms 1
+	want 0 0
+	warned connector 1 'QPs SOUT 3 SUP 5, .*TC 96'
+	warned connector 1 "from NCCL's settings:.* NCCL_IB_QPS_PER_CONNECTION=3 (MPIB_SOUT_QP)"
+	warned connector 1 "from NCCL's settings:.* NCCL_IB_TC=96 (MPIB_IB_TC)"
+	warned connector 1 'set for NCCL and not used by MPIB (see mpib(7)): NCCL_IB_HCA'
+	;;
 agent-absent) # advanced mode without an agent: one line, with the cure
 	export MPIB_MODE=1
 	refused 'MPIB_MODE=1 needs mpib-agentd.*MPIB_AGENT_OPTIONAL=1'
@@ -84,12 +113,13 @@ qps-differ)
 	differ 'MPIB_SUP_QP differs: 4 on the accepting side, 9 on' MPIB_SUP_QP=9
 	;;
 wire-version) # C16: the two bytes behind the magic of the handle
+	version=$(sed -n 's/^#define MPIB_WIRE_VERSION //p' "$(dirname "$0")/../../plugin/wire/handshake.h")
 	start_listener
 	before=$(now_ms)
 	run_pair --handle-override 0700@4 verify --sizes 4096 --no-both
 	want 1 1
 	[ $(($(now_ms) - before)) -lt 20000 ] || die "it took $(($(now_ms) - before)) ms"
-	text='wire version differs: 7 on the accepting side, 1 on the connecting side'
+	text="wire version differs: 7 on the accepting side, $version on the connecting side"
 	grep -q "$text" "$work/connector.err" || die "the connector doesn't say it"
 	grep -q "$text" "$work/listener.err" || die "the listener doesn't say it"
 	;;

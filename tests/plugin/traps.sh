@@ -14,4 +14,10 @@ if [ "$name" = pci-path ]; then
 		sed '/^\[device sup/a pci = /nowhere' >"$work/fabric.ini"
 	export PCI_WANTED MPIB_FABRIC=$work/fabric.ini
 fi
-MPIB_FABRIC_NODE=1 "$DRIVER" "$name"
+# The fabric's watch over pages costs more the more of them there are: that isn't what is measured.
+[ "$name" != two-thousand-connections ] || unset MPIB_FABRIC_PAGES
+MPIB_FABRIC_NODE=1 "$DRIVER" "$name" 2> >(tee "$work/stderr" >&2) || exit
+if [ "$name" = pages-mapped-anew ] && grep 'no userfaultfd' "$work/stderr"; then
+	exit 77 # nothing was checked
+fi
+exit 0

@@ -13,7 +13,7 @@ count=0
 # A small tree in which every test passes.
 fresh() {
 	rm -rf "$tree"
-	mkdir -p "$tree/common" "$tree/plugin" "$tree/agent" "$tree/tests"
+	mkdir -p "$tree/common" "$tree/plugin/wire" "$tree/agent" "$tree/tests"
 	cp "$top/.clang-format" "$tree"
 	cp "$top/common/mpib_agent_iface.h" "$tree/common"
 	printf '%s\n#include <stdint.h>\n' "$spdx" >"$tree/plugin/good.h"
@@ -59,11 +59,11 @@ plant includes plugin/bad.c '#include "common/absent.h"\n' "no such header"
 plant includes plugin/good.c '#include <stdint.h>\n#include "plugin/good.h"\n' "own header second"
 plant includes agent/bad.c '#include "plugin/good.h"\n' "plugin in agent"
 plant includes agent/bad.c '#include <infiniband/verbs.h>\n' "verbs in agent"
-plant includes plugin/imm.h '#include <infiniband/verbs.h>\n' "verbs in a pure file"
+plant includes plugin/wire/imm.h '#include <infiniband/verbs.h>\n' "verbs in a pure file"
 fresh
 printf '%s\n#include <infiniband/verbs.h>\n' "$spdx" >"$tree/plugin/far.h"
 printf '%s\n#include "plugin/far.h"\n' "$spdx" >"$tree/plugin/near.h"
-printf '%s\n#include "plugin/near.h"\n' "$spdx" >"$tree/plugin/handshake.h"
+printf '%s\n#include "plugin/near.h"\n' "$spdx" >"$tree/plugin/wire/handshake.h"
 expect fail includes "verbs in a pure file, through others"
 plant includes plugin/good.h '#include "plugin/bad.h"\n' "no such header, from a header"
 fresh

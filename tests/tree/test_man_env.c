@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The manual page's section ENVIRONMENT against the table in plugin/env.c: every variable once,
- * with the default, the range and the meaning that the table has, and none that it hasn't. */
+/* The manual page's section ENVIRONMENT against the table in common/env_table.c: every variable
+ * once, with the default, the range and the meaning that the table has, and none that it hasn't. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "common/cleanup.h"
 #include "common/macros.h"
-#include "plugin/env.h"
+#include "common/env.h"
 #include "tests/unit/common/cmocka_all.h"
 
 #define HEADING "\n.TP\n.B MPIB_"
@@ -81,7 +81,7 @@ static const char *find_entry(const char *page, const char *name, size_t *ret_le
 
 static bool row_matches(const struct mpib_env_row *row, const char *page)
 {
-	char value[VALUE], range[VALUE];
+	char value[VALUE], range[VALUE], nccl[VALUE] = "";
 	const char *entry, *lack = NULL;
 	char *text;
 	size_t len;
@@ -95,8 +95,13 @@ static bool row_matches(const struct mpib_env_row *row, const char *page)
 	text = plain(entry, len);
 	(void)snprintf(value, sizeof(value), "Default: %s. ",
 		       row->default_text[0] ? row->default_text : "empty");
+	if (row->nccl)
+		(void)snprintf(nccl, sizeof(nccl), "Unset: %s. ", row->nccl);
 	if (row->size)
 		(void)snprintf(range, sizeof(range), "Text of at most %zu bytes. ", row->size - 1);
+	else if (row->kind == MPIB_ENV_KEY)
+		(void)snprintf(range, sizeof(range), "Range: %ld to 0x%lx. ", row->min,
+			       (unsigned long)row->max);
 	else
 		(void)snprintf(range, sizeof(range), "Range: %ld to %ld. ", row->min, row->max);
 
@@ -106,6 +111,12 @@ static bool row_matches(const struct mpib_env_row *row, const char *page)
 		lack = range;
 	else if (!strstr(text, row->help))
 		lack = row->help;
+	else if (!strstr(text, nccl))
+		lack = nccl;
+	if (!lack && !row->nccl && strstr(text, "Unset: ")) {
+		print_message("%s: the page has a variable of NCCL that isn't used\n", row->name);
+		lack = "no \"Unset:\"";
+	}
 	if (lack)
 		print_message("%s: the page lacks \"%s\" in: %s\n", row->name, lack, text);
 	free(text);
@@ -121,11 +132,44 @@ static bool is_in_table(const char *name, size_t len)
 	return false;
 }
 
+/* Settings of NCCL that are none of MPIB's: each with its reason, in the order of the table. */
+static bool unused_match(const char *page)
+{
+	static const char heading[] = "\n.TP\n.I NCCL_";
+	const char *at = strstr(page, heading);
+	size_t count = 0;
+	bool good = true;
+
+	for (; at; at = strstr(at + 1, heading), count++) {
+		const struct mpib_env_unused *row = &mpib_env_unused_rows[count];
+		const char *end = strstr(at + 1, "\n.TP"), *section = strstr(at + 1, "\n.SH");
+		char wanted[1024];
+		char *text;
+
+		if (count >= mpib_env_unused_count)
+			break;
+		text = plain(at, (size_t)((end && end < section ? end : section) - at));
+		(void)snprintf(wanted, sizeof(wanted), "%s %s.%s%s%s", row->name, row->why,
+			       row->harmless ? " Harmless: " : "",
+			       row->harmless ? row->harmless : "", row->harmless ? "." : "");
+		if (!strstr(text, wanted)) {
+			print_message("the page lacks \"%s\" in: %s\n", wanted, text);
+			good = false;
+		}
+		free(text);
+	}
+	if (at || count != mpib_env_unused_count) {
+		print_message("other settings of NCCL than the table's\n");
+		good = false;
+	}
+	return good;
+}
+
 /* True where page and table say the same. */
 static bool page_matches(const char *page)
 {
 	size_t headings = 0;
-	bool good = true;
+	bool good = unused_match(page);
 
 	for (size_t k = 0; k < mpib_env_row_count; k++)
 		good &= row_matches(&mpib_env_rows[k], page);
@@ -184,7 +228,7 @@ static void a_wrong_page_is_noticed_in_every_part(void **state)
 	for (size_t k = 0; k < mpib_env_row_count; k++) {
 		const struct mpib_env_row *row = &mpib_env_rows[k];
 		const char *first_word_end = strchr(row->help, ' ');
-		char word[VALUE];
+		char word[VALUE], max[VALUE];
 		const struct {
 			const char *what, *from, *to;
 		} changes[] = {
@@ -193,14 +237,23 @@ static void a_wrong_page_is_noticed_in_every_part(void **state)
 			{ "default", "Default: ", "Default: 7" },
 			{ "range", row->size ? "at most " : "Range: ",
 			  row->size ? "at most 1" : "Range: 9" },
-			{ "end of the range", row->size ? " bytes" : ".\n.br",
-			  row->size ? "0 bytes" : "0.\n.br" },
+			{ "end of the range", row->size ? " bytes" : max,
+			  row->size ? "0 bytes" : "9" },
 			{ "help", word, "" },
 		};
 
 		assert_non_null(first_word_end);
+		(void)snprintf(max, sizeof(max),
+			       row->kind == MPIB_ENV_KEY ? " to 0x%lx." : " to %ld.", row->max);
 		(void)snprintf(word, sizeof(word), "%.*s ", (int)(first_word_end - row->help),
 			       row->help);
+		if (row->nccl) {
+			mpib_cleanup(mpib_freep) char *page =
+				altered(row->name, row->nccl, "NCCL_OTHER");
+
+			if (page_matches(page))
+				fail_msg("%s: another variable of NCCL passes", row->name);
+		}
 		for (size_t c = 0; c < MPIB_ARRAY_SIZE(changes); c++) {
 			mpib_cleanup(mpib_freep) char *page =
 				altered(row->name, changes[c].from, changes[c].to);
@@ -208,6 +261,22 @@ static void a_wrong_page_is_noticed_in_every_part(void **state)
 			if (page_matches(page))
 				fail_msg("%s: a wrong %s passes", row->name, changes[c].what);
 		}
+	}
+}
+
+static void a_wrong_reason_is_noticed(void **state)
+{
+	(void)state;
+	for (size_t k = 0; k < mpib_env_unused_count; k++) {
+		mpib_cleanup(mpib_freep) char *page = read_page();
+		char *at, heading[VALUE + 16];
+
+		(void)snprintf(heading, sizeof(heading), "\n.TP\n.I %s\n",
+			       mpib_env_unused_rows[k].name);
+		at = strstr(page, heading);
+		assert_non_null(at);
+		at[strlen(heading)] = '#';
+		assert_false(page_matches(page));
 	}
 }
 
@@ -228,6 +297,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_page_says_what_the_table_says),
 		cmocka_unit_test(a_wrong_page_is_noticed_in_every_part),
+		cmocka_unit_test(a_wrong_reason_is_noticed),
 		cmocka_unit_test(an_entry_too_many_is_noticed),
 	};
 

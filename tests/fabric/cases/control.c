@@ -3,6 +3,7 @@
 #include "tests/fabric/cases/faults.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,7 +251,7 @@ static unsigned long long delay_digest(void)
 {
 	const char *tool = getenv("FABRICCTL");
 	char line[512], text[256];
-	unsigned long long digest;
+	unsigned long long digest = 0;
 	FILE *out;
 
 	require(tool && snprintf(line, sizeof(line), "%s show 1/sup", tool) < (int)sizeof(line),
@@ -318,6 +319,47 @@ static void device_killed(struct side *s)
 	pair_close(&p); /* taking down works on a dead device */
 }
 
+/* Unplugged: with the fatal event or without it events end, and nothing completes. */
+static void removed(struct side *s, const char *words, bool told)
+{
+	struct pair_options options = { .timeout = 12, .retry = 1 };
+	struct pollfd events = { .fd = s->ctx->async_fd };
+	struct ibv_async_event event;
+	struct ibv_device_attr attr;
+	struct ibv_wc wc;
+	struct pair p;
+
+	pair_open(s, &p, &options);
+	if (s->client) {
+		require(post_recv(&p, 1, ARENA, 64) == 0, "a receive");
+		sync_ends(s);
+		require(!told || await_event(s, IBV_EVENT_DEVICE_FATAL), "the event");
+		require(poll(&events, 1, 5000) == 1 && events.revents & POLLHUP, "no more events");
+		errno = 0;
+		require(ibv_get_async_event(s->ctx, &event) == -1 && errno == EIO, "none is had");
+		require(ibv_query_device(s->ctx, &attr) == EIO, "EIO from a device that is gone");
+		require(ibv_poll_cq(p.recv_cq, 1, &wc) == 0, "nothing completes");
+		sync_ends(s);
+	} else {
+		sync_ends(s);
+		ctl(words);
+		sync_ends(s);
+		require(write_once(&p, 64) == IBV_WC_RETRY_EXC_ERR, "silence from it");
+	}
+	sync_ends(s);
+	pair_close(&p);
+}
+
+static void device_removed(struct side *s)
+{
+	removed(s, "remove 2/sup", true);
+}
+
+static void device_vanished(struct side *s)
+{
+	removed(s, "remove 2/sup quiet", false);
+}
+
 static void gid_change(struct side *s)
 {
 	struct ibv_gid_entry entry;
@@ -344,6 +386,8 @@ const struct fault_case control_cases[] = {
 	{ .name = "fail-verbs", .run = fail_verbs },
 	{ .name = "delays", .run = delays },
 	{ .name = "device-killed", .run = device_killed },
+	{ .name = "device-removed", .run = device_removed },
+	{ .name = "device-vanished", .run = device_vanished },
 	{ .name = "gid-change", .run = gid_change },
 	{ 0 },
 };

@@ -39,8 +39,9 @@ struct pair_options {
 	unsigned int qp_access; /* 0: all remote rights */
 	unsigned int mr_access; /* 0: all rights */
 	uint32_t send_wr, recv_wr, cqe, inline_bytes;
-	size_t bytes;			   /* of the buffer; 0: BUF_BYTES */
-	struct ibv_cq *send_cq;		   /* another pair's, to share; NULL: an own one */
+	size_t bytes;		/* of the buffer; 0: BUF_BYTES */
+	struct ibv_cq *send_cq; /* another pair's, to share; NULL: an own one */
+	uint16_t pkey_index;
 	uint8_t timeout, retry, rnr_retry; /* rnr_retry: 0 means 7, 8 means 0 */
 };
 
@@ -50,6 +51,7 @@ struct pair {
 	struct ibv_comp_channel *channel;
 	struct ibv_srq *srq;
 	bool shares_cq;
+	uint16_t pkey_index;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
 	uint8_t *buf;

@@ -48,6 +48,7 @@ int to_init(struct pair *p, unsigned int access)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
 				    .port_num = 1,
+				    .pkey_index = p->pkey_index,
 				    .qp_access_flags = access };
 
 	return ibv_modify_qp(p->qp, &attr,
@@ -115,9 +116,11 @@ void pair_open(struct side *s, struct pair *p, const struct pair_options *o)
 	static uint32_t psn = 0x1234;
 	size_t bytes = o->bytes ? o->bytes : BUF_BYTES;
 	int cqe = o->cqe ? (int)o->cqe : 1024;
+	struct address mine;
 
 	memset(p, 0, sizeof(*p));
 	p->side = s;
+	p->pkey_index = o->pkey_index;
 	p->buf = calloc(1, bytes);
 	if (!p->buf)
 		die("calloc");
@@ -136,14 +139,16 @@ void pair_open(struct side *s, struct pair *p, const struct pair_options *o)
 		die("queues and memory");
 	make_qp(p, o);
 	psn += 77;
-	p->mine = (struct address){ .qpn = p->qp->qp_num,
-				    .psn = psn + s->client,
-				    .rkey = p->mr->rkey,
-				    .addr = (uintptr_t)p->buf };
-	memcpy(p->mine.gid, s->gid.raw, 16);
+	mine = (struct address){ .qpn = p->qp->qp_num,
+				 .psn = psn + s->client,
+				 .rkey = p->mr->rkey,
+				 .addr = (uintptr_t)p->buf };
+	memcpy(mine.gid, s->gid.raw, 16);
+	p->mine = mine;
 	if (o->no_connect)
 		return;
-	swap_bytes(s, &p->mine, &p->peer, sizeof(p->mine));
+	/* Not from p: where gcc inlines all of it, it takes the first field for the whole. */
+	swap_bytes(s, &mine, &p->peer, sizeof(mine));
 	if (to_init(p, o->qp_access ? o->qp_access : REMOTE_ALL) || to_rtr(p) || to_rts(p, o))
 		die("connecting a QP");
 	sync_ends(s);

@@ -29,9 +29,10 @@ done
 on 1 "systemctl stop mpib-metrics.timer; rm -rf /var/lib/prometheus; mkdir -p /var/lib/prometheus/node-exporter && systemctl start mpib-metrics.timer"
 expect_eq "bytes sent by the agent" "$sent" "$sout $sup"
 expect_eq "bytes received by the peer's agent" "$received" "$sout $sup"
-top=$(on 1 "mpibctl --count 2 top")
+top=$(on 1 "mpibctl --count 2 top && mpibctl flows && COLUMNS=80 mpibctl --peer $(sout 2) flows")
 printf '%s\n' "$top"
-expect_eq "lines of top" "$(grep -cE "(^| )$(flow 1 2) .* 6\.3 MB, .* 2\.1 MB, " <<<"$top" || true)" 2
+expect_eq "lines of top and flows" "$(grep -cE "^$(flow 1 2) +25\.0% " <<<"$top" || true)" 4
+expect_eq "bytes in flows" "$(grep -cE "^$(flow 1 2) +25\.0% +pair:4 +6\.3MB +2\.1MB +0B +0B " <<<"$top" || true)" 2
 now=$(on 1 date +%s)
 age=$((now - $(on 1 mpibctl --json flows | jq '.flows[0].last_byte_usec / 1000000 | floor')))
 expect_le "age of the last byte" $age 90
@@ -59,16 +60,22 @@ written=$(on 1 stat -c %Y "$file")
 sed -n '/^# TaskProlog=/,/^```$/p' "$page" | sed '1i #!/bin/sh
 	$d' | put 1 /tmp/prolog
 prolog() { # SETTINGS: what it says and its exit code
-	on 1 "rm -f /tmp/mpib-doctor.7; chmod 755 /tmp/prolog
+	on 1 "chmod 755 /tmp/prolog
 		setpriv --reuid nobody --regid nogroup --clear-groups env SLURM_JOB_ID=7 \
 			NCCL_NET_PLUGIN=mpib MPIB_MODE=1 MPIB_HCA_SOUT=sout MPIB_HCA_SUP=sup $1 /tmp/prolog; echo \$?"
 }
 expect_eq "prolog on a good node" "$(prolog "")" 0
-expect_match "what doctor found" "$(get 1 /tmp/mpib-doctor.7)" '^OK +SUP sup:1 +GID 1: 10\.9\.1\.1, RoCE v2 on eth1'
+expect_eq "what the prolog leaves in /tmp" "$(on 1 'ls /tmp | grep -c doctor || true')" 0
+expect_match "what doctor finds" "$(on 1 'MPIB_MODE=1 MPIB_HCA_SOUT=sout MPIB_HCA_SUP=sup mpibctl doctor || true')" \
+	'^OK +SUP sup:1 +GID 1: 10\.9\.1\.1, RoCE v2 on eth1'
 said=$(prolog MPIB_HCA_SUP=sup9)
 expect_match "prolog with a wrong device" "$said" \
 	'^print mpib: this node needs a person: FAIL +SUP sup9:1 +no RDMA device sup9; there are: (sout, sup|sup, sout)'
+expect_eq "its exit code" "$(tail -n 1 <<<"$said")" 1
 measured "$(tr -s ' ' <<<"$said" | head -1)"
+on 1 'mkdir -p /tmp/tools && ln -sf /usr/bin/grep /usr/bin/tail /tmp/tools'
+said=$(prolog PATH=/tmp/tools)
+expect_match "prolog without mpibctl" "$said" '^print mpib: this node needs a person: .*mpibctl.*not found'
 codes=$(on 1 'export MPIB_MODE=1 MPIB_HCA_SOUT=sout MPIB_HCA_SUP=sup
 	for settings in NCCL_NET_PLUGIN=mpib x= "NCCL_NET_PLUGIN=mpib MPIB_HCA_SUP=sup9" MPIB_HCA_SUP=sup9; do
 		rc=0; env $settings mpibctl doctor >/dev/null 2>&1 || rc=$?; echo $rc

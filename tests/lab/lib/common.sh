@@ -7,6 +7,10 @@ LAB_TREE=$(cd "$LAB_ROOT/../.." && pwd)
 LAB_CACHE=${MPIB_LAB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/mpib-lab}
 LAB_BUILD=${MPIB_BUILD:-$LAB_TREE/build}
 
+# Debian's own programs before wrappers of the same names: one that looks for the right Python each
+# time (pyenv's) takes longer than most tests, and they start it hundreds of times.
+PATH=/usr/bin:/bin:$PATH
+
 say() {
 	printf '%s\n' "lab: $*" >&2
 }
@@ -16,11 +20,11 @@ die() {
 	exit 1
 }
 
-# What building, testing and the lab need, by Debian's names.
+# What building, testing and the lab need, by Debian's names. All that configuring the tree looks for is
+# in the first: the demo and the tests share a build folder.
 BUILD_PACKAGES=(gcc libc6-dev meson ninja-build pkg-config libibverbs-dev libsystemd-dev systemd
-	libinih-dev)
-TEST_PACKAGES=(libcmocka-dev g++ clang clang-format clang-tidy jq python3 ibverbs-utils perftest git man-db
-	procps valgrind)
+	libinih-dev libcmocka-dev python3 jq)
+TEST_PACKAGES=(g++ clang clang-format clang-tidy ibverbs-utils perftest git man-db procps strace valgrind)
 LAB_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs iproute2 util-linux jq meson procps)
 
 # need_packages PACKAGE…: installs those that are missing; without root, says which.
@@ -35,6 +39,13 @@ need_packages() {
 	[ ${#missing[@]} = 0 ] && return
 	[ "$(id -u)" = 0 ] || die "not installed, and only root may: ${missing[*]}"
 	apt_install "${missing[@]}"
+}
+
+# set_up: what each command needs before it compiles $LAB_BUILD. A folder that MPIB_BUILD names and that
+# exists is its owner's, options and all.
+set_up() {
+	need_packages "${BUILD_PACKAGES[@]}"
+	[ -n "${MPIB_BUILD:-}" ] && [ -e "$LAB_BUILD/build.ninja" ] || "$LAB_TREE/tests/setup" "$LAB_BUILD"
 }
 
 lab_need_tools() {

@@ -45,6 +45,8 @@ void agent_init(struct agent *agent)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
 	memset(agent, 0, sizeof(*agent));
+	(void)unsetenv("COLUMNS");
+	(void)unsetenv("LINES");
 	agent->umask = 0022;
 	tempdir_make(agent->base);
 	(void)snprintf(agent->dir, sizeof(agent->dir), "%s/mpib", agent->base);
@@ -169,6 +171,13 @@ static void run_agent(const struct agent *agent)
 	(void)umask(agent->umask);
 	(void)setenv("NOTIFY_SOCKET", agent->notify, 1);
 	(void)unsetenv("JOURNAL_STREAM");
+	if (agent->no_standard_fds) {
+		(void)close(STDIN_FILENO);
+		(void)close(STDOUT_FILENO);
+		(void)close(STDERR_FILENO);
+	}
+	if (agent->default_config)
+		(void)execl(path, path, "--dir", agent->dir, (char *)NULL);
 	(void)execl(path, path, "--dir", agent->dir, "--config", agent->ini, (char *)NULL);
 	_exit(96);
 }
@@ -239,6 +248,7 @@ int agent_try_start(struct agent *agent)
 		;
 
 	assert_int_equal(agent->pid, 0);
+	(void)program("MPIB_AGENTD"); /* a child that fails would go on with the tests */
 	agent->pid = fork();
 	assert_true(agent->pid >= 0);
 	if (agent->pid == 0)
@@ -264,6 +274,31 @@ void agent_start(struct agent *agent)
 
 	if (r != 0)
 		fail_msg("the agent didn't start: exit %d", r);
+}
+
+void agent_start_when_free(struct agent *agent)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	uint64_t end = harness_now_ms() + LIMIT_MS;
+	int r;
+
+	while ((r = agent_try_start(agent)) == 75 && harness_now_ms() < end)
+		(void)nanosleep(&pause, NULL);
+	if (r != 0)
+		fail_msg("the agent didn't start: exit %d", r);
+}
+
+void agent_await_log(const struct agent *agent, const char *part)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	uint64_t end = harness_now_ms() + LIMIT_MS;
+
+	/* A file has no event to wait for: look each millisecond. */
+	while (agent_log_count(agent, part) == 0) {
+		if (harness_now_ms() >= end)
+			fail_msg("the agent never said %s", part);
+		(void)nanosleep(&pause, NULL);
+	}
 }
 
 int agent_stop(struct agent *agent, int number)
@@ -500,6 +535,7 @@ int agent_ctl(const struct agent *agent, uid_t uid, const char *const args[], ch
 	pid_t pid;
 
 	assert_non_null(out);
+	(void)program("MPIBCTL"); /* likewise */
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0)

@@ -25,6 +25,8 @@ struct agent {
 	mode_t umask;
 	unsigned long nofile; /* 0: as it is */
 	bool pid_namespace;   /* the agent sees the test's processes as pid 0 */
+	bool no_standard_fds; /* 0 to 2 are closed */
+	bool default_config;  /* no --config: the installed path */
 	bool pass_socket;     /* as the service manager does */
 };
 
@@ -44,11 +46,15 @@ void agent_write_file(struct agent *agent, const char *name, const char *text);
 /* Starts and waits: 0 when READY came, otherwise the exit code. */
 int agent_try_start(struct agent *agent);
 void agent_start(struct agent *agent);
+/* The same, after one in a pid namespace, whose end takes a moment to free the lock. */
+void agent_start_when_free(struct agent *agent);
 /* Sends @number and waits for the end; the exit code, or -signal. */
 int agent_stop(struct agent *agent, int number);
 /* Waits for a message with @text on the notify socket. */
 void agent_await_notify(struct agent *agent, const char *text);
 /* Lines in the log with @part. */
+/* Waits for such a line, with a bound. */
+void agent_await_log(const struct agent *agent, const char *part);
 unsigned int agent_log_count(const struct agent *agent, const char *part);
 
 /* A connection, blocking with a bound of 10 s a call. */

@@ -29,5 +29,8 @@ expect "status" mpibctl stat
 expect $'set\nstatus' mpibctl s
 expect "--json" mpibctl --j
 expect "10m" mpibctl set x y --for 10
+expect $'sout_bytes\nsout_received\nsout_received_rate\nsout_sent\nsout_sent_rate' mpibctl flows --sort sout_
+expect "connections" mpibctl --sort conn
+expect "-rate" mpibctl --sort -rat
 [[ $(complete -p mpibctl) == *_mpibctl* ]] || { echo "not registered"; bad=1; }
 exit $bad

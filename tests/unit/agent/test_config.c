@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "agent/config.h"
+#include "agent/policy/config.h"
 #include "tests/unit/agent/test.h"
 
 static char *read_text(const char *path)
@@ -72,7 +73,7 @@ static void each_bad_file_is_refused_with_its_message(void **state)
 		(void)snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
 		expected_message(path, wanted, sizeof(wanted));
 		n_files++;
-		if (mpib_config_load(path, true, &policy, &cause) == -EBADMSG &&
+		if (mpib_config_load(path, &policy, &cause) == -EBADMSG &&
 		    policy == (void *)&n_files && strcmp(cause.text, wanted) == 0)
 			continue;
 		print_error("wanted: %s\n   got: %s\n", wanted, cause.text);
@@ -101,7 +102,7 @@ static struct mpib_policy *load(const char *path)
 	struct mpib_policy *policy = NULL;
 	struct mpib_cause cause;
 
-	if (mpib_config_load(path, true, &policy, &cause) < 0)
+	if (mpib_config_load(path, &policy, &cause) < 0)
 		fail_msg("%s", cause.text);
 	return policy;
 }
@@ -187,18 +188,13 @@ static void the_sample_file_names_every_key(void **state)
 	free(sample);
 }
 
-static void a_missing_file_means_defaults_unless_it_was_named(void **state)
+static void a_missing_file_is_told_as_such(void **state)
 {
 	struct mpib_policy *policy = NULL;
 	struct mpib_cause cause;
 
 	(void)state;
-	assert_int_equal(mpib_config_load("/nonexistent/agent.ini", false, &policy, &cause), 0);
-	assert_int_equal(policy->slots, 256);
-	(void)mpib_policy_free(policy);
-
-	assert_int_equal(mpib_config_load("/nonexistent/agent.ini", true, &policy, &cause),
-			 -ENOENT);
+	assert_int_equal(mpib_config_load("/nonexistent/agent.ini", &policy, &cause), -ENOENT);
 	assert_string_equal(cause.text, "/nonexistent/agent.ini: No such file or directory");
 }
 
@@ -209,12 +205,12 @@ static void what_is_no_file_is_refused_without_blocking(void **state)
 	char path[] = "/tmp/mpib-test-fifo-XXXXXX";
 
 	(void)state;
-	assert_int_equal(mpib_config_load("/", true, &policy, &cause), -EISDIR);
-	assert_int_equal(mpib_config_load("/dev/zero", true, &policy, &cause), -EINVAL);
+	assert_int_equal(mpib_config_load("/", &policy, &cause), -EISDIR);
+	assert_int_equal(mpib_config_load("/dev/zero", &policy, &cause), -EINVAL);
 	assert_non_null(mkdtemp(path));
 	assert_int_equal(rmdir(path), 0);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_int_equal(mpib_config_load(path, true, &policy, &cause), -EINVAL);
+	assert_int_equal(mpib_config_load(path, &policy, &cause), -EINVAL);
 	assert_int_equal(unlink(path), 0);
 	assert_null(policy);
 }
@@ -249,6 +245,48 @@ static void damaged_files_never_crash_the_parser(void **state)
 	assert_true(n_good > 0 && n_good < 20000);
 }
 
+/* Processor time of reading and printing a file of @count islands of one subnet each. */
+static uint64_t usec_of_islands(unsigned int count)
+{
+	char path[] = "/tmp/mpib-test-islands-XXXXXX";
+	struct timespec start;
+	struct timespec end;
+	struct mpib_policy *policy;
+	int fd = mkstemp(path);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+	FILE *null = fopen("/dev/null", "w");
+
+	assert_non_null(file);
+	assert_non_null(null);
+	(void)fputs("[islands]\n", file);
+	for (unsigned int n = 0; n < count; n++)
+		(void)fprintf(file, "i%u = 10.%u.%u.%u/32\n", n, n >> 16, n >> 8 & 255, n & 255);
+	assert_int_equal(fclose(file), 0);
+
+	assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start), 0);
+	policy = load(path);
+	mpib_config_print(policy, null);
+	assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end), 0);
+	assert_int_equal(policy->n_subnets, count);
+	assert_null(mpib_policy_free(policy));
+	(void)fclose(null);
+	(void)unlink(path);
+	return (uint64_t)((end.tv_sec - start.tv_sec) * 1000000 +
+			  (end.tv_nsec - start.tv_nsec) / 1000);
+}
+
+/* A11: ten times the islands cost about ten times the time, not a hundred times. */
+static void forty_thousand_islands_are_read_and_printed_in_linear_time(void **state)
+{
+	uint64_t few = usec_of_islands(4000);
+	uint64_t many = usec_of_islands(40000);
+
+	(void)state;
+	print_message("4000 islands: %llu us, 40000: %llu us\n", (unsigned long long)few,
+		      (unsigned long long)many);
+	assert_true(many < 30 * few);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -256,8 +294,9 @@ int main(void)
 		cmocka_unit_test(each_good_file_prints_what_it_means),
 		cmocka_unit_test(the_sample_file_means_the_defaults),
 		cmocka_unit_test(the_sample_file_names_every_key),
-		cmocka_unit_test(a_missing_file_means_defaults_unless_it_was_named),
+		cmocka_unit_test(a_missing_file_is_told_as_such),
 		cmocka_unit_test(what_is_no_file_is_refused_without_blocking),
+		cmocka_unit_test(forty_thousand_islands_are_read_and_printed_in_linear_time),
 		cmocka_unit_test(damaged_files_never_crash_the_parser),
 	};
 

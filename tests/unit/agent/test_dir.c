@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <sys/wait.h>
 
-#include "agent/dir.h"
+#include "agent/state/dir.h"
 #include "tests/unit/agent/tempdir.h"
 
 static char base[TEMPDIR_MAX];

@@ -32,7 +32,7 @@ for key in $("$agentd" --check /dev/stdin 2>/dev/null </dev/null | sed -n 's/^\(
 done
 
 # Each event that the agent can name is in the page and in the operators' table, with a catalog text.
-events=$(sed -n 's/.*\[MPIB_EVENT_[A-Z_]*\] = { "\([a-z-]*\)".*/\1/p' "$source/agent/journal.c")
+events=$(sed -n 's/.*\[MPIB_EVENT_[A-Z_]*\] = { "\([a-z-]*\)".*/\1/p' "$source/agent/journal/journal.c")
 [ "$(echo "$events" | wc -l)" -ge 13 ] || { echo "events of journal.c not found"; bad=1; }
 listed=$(sed -n '/^Events are/,/\.$/p' "$docs/mpib-agentd.8" | tr -s ' ,.\n' '\n' |
 	grep -vxE 'Events|are|and|')
@@ -41,11 +41,29 @@ in_table=$(sed -n 's/^| `\([a-z-]*\)` |.*/\1/p' "$docs/operators.md")
 diff <(echo "$events" | sort) <(echo "$in_table" | sort) || { echo "events differ: operators.md"; bad=1; }
 [ "$(grep -c '^journalctl ' "$docs/operators.md")" -eq 10 ] || { echo "not ten queries"; bad=1; }
 
+# What an event's catalog text tells to do is what the operators' table tells: the same commands, and
+# none in other words.
+commands_in() {
+	tr -s '\n' ' ' | grep -oE '(systemctl|mpibctl) [a-z]+' | sort -u
+}
+ids=$(tr -d '\n' <"$source/agent/journal/journal.c" |
+	grep -oE '\[MPIB_EVENT_[A-Z_]+\] = \{ "[a-z-]+",[[:space:]]*"[0-9a-f]{32}"' |
+	sed -E 's/.*"([a-z-]+)",[[:space:]]*"([0-9a-f]+)".*/\1 \2/')
+diff <(echo "$events" | sort) <(cut -d' ' -f1 <<<"$ids" | sort) || { echo "ids of events not found"; bad=1; }
+while read -r event id; do
+	text=$(sed -n "/^-- $id\$/,/^-- /p" "$source/systemd/mpib.catalog" | sed '1,/^$/d;/^-- /d')
+	[ -n "$text" ] || { echo "no catalog text: $event"; bad=1; }
+	diff <(commands_in <<<"$text") <(grep "^| \`$event\` |" "$docs/operators.md" | commands_in) ||
+		{ echo "catalog and operators.md tell other commands: $event"; bad=1; }
+	! tr -s '\n' ' ' <<<"$text" | sed -E 's/(systemctl|mpibctl) [a-z]+//g' | grep -wE 'restart|reload' ||
+		{ echo "catalog tells to restart or reload without the command: $event"; bad=1; }
+done <<<"$ids"
+
 # Each field of an entry is in the page, and each exit code of mpibctl.
-for field in $(grep -oE 'MPIB_[A-Z_]+=%' "$source/agent/journal.c" | tr -d '=%' | sort -u); do
+for field in $(grep -oE 'MPIB_[A-Z_]+=%' "$source/agent/journal/journal.c" | tr -d '=%' | sort -u); do
 	grep -qE "^\.Sy $field( |\$)" "$docs/mpib-agentd.8" || { echo "no field $field"; bad=1; }
 done
-codes=$(sed -n 's/^\tMPIB_CTL_[A-Z_]* = \([0-9]*\).*/\1/p' "$source/agent/ctl.h")
+codes=$(sed -n 's/^\tMPIB_CTL_[A-Z_]* = \([0-9]*\).*/\1/p' "$source/agent/ctl/ctl.h")
 in_page=$(sed -n '/^\.Sh EXIT STATUS/,/^\.El/s/^\.It \([0-9]*\)$/\1/p' "$docs/mpibctl.1")
 diff <(echo "$codes") <(echo "$in_page") || { echo "exit codes differ"; bad=1; }
 

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "agent/admin.h"
+#include "agent/clients/admin.h"
 #include "common/hint.h"
 #include "tests/unit/agent/harness.h"
 

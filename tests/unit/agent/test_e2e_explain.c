@@ -78,14 +78,13 @@ static void people_read_what_the_others_would_have_given(void **state)
 	agent_start(&agent);
 	assert_int_equal(agent_register_once(&agent, 1, test_ip(SRC), test_ip(DST)).slot, 0);
 	harness_expect(explain(NULL, SRC "-" DST), "share in table: 768\n");
-	harness_expect(explain(NULL, SRC "-" DST), "flow            [flow " SRC " " DST
-						   "]  6        768    75.0%   in force\n");
-	harness_expect(
-		explain(NULL, SRC "-" DST),
-		"pair            [pair A B]                4        256    25.0%   yes, but a "
-		"rule above is stronger\n");
 	harness_expect(explain(NULL, SRC "-" DST),
-		       "intra           [policy] intra            default  1024   100.0%  no\n");
+		       "flow            6        768    75.0%   in force         [flow " SRC " " DST
+		       "]\n");
+	harness_expect(explain(NULL, SRC "-" DST),
+		       "pair            4        256    25.0%   yes, but weaker  [pair A B]\n");
+	harness_expect(explain(NULL, SRC "-" DST),
+		       "intra           default  1024   100.0%  no               [policy] intra\n");
 	/* the other direction, which nobody registered */
 	harness_expect(explain(NULL, DST "-" SRC), "slot: none: no process has registered");
 	harness_expect(explain("json", DST "-" SRC),

@@ -52,7 +52,7 @@ static void it_holds_above_the_policy_until_unset(void **state)
 	assert_int_equal(share_of(header, 0), 768);
 	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL), "75.0%  override ");
 	harness_expect(agent_ctl_words(&agent, 0, "explain", FLOW, NULL),
-		       "  768    75.0%   in force\n");
+		       "  768    75.0%   in force ");
 	harness_expect(agent_ctl_words(&agent, 0, "policy", NULL),
 		       "\n; set by uid 0: " FLOW " share = 768\n");
 	assert_int_equal(agent_log_count(&agent, "flow " FLOW " override 768 (75.0%) set by uid 0"),

@@ -331,10 +331,39 @@ static void a_full_file_system_fails_the_start_with_its_cause(void **state)
 	assert_int_equal(agent_log_count(&agent, "hints: No space left on device"), 1);
 }
 
+/* A07: without descriptors 0 to 2 no file of the agent becomes its standard error. */
+static void started_without_standard_descriptors_it_writes_into_no_file(void **state)
+{
+	char path[TEMPDIR_MAX + 32];
+	char text[64];
+	struct stat st;
+
+	(void)state;
+	agent.no_standard_fds = true;
+	agent_start(&agent);
+	for (uint32_t n = 1; n <= 8; n++)
+		assert_int_equal(agent_register_once(&agent, n, 1, n).status, MPIB_STATUS_OK);
+	(void)snprintf(path, sizeof(path), "%s/hints", agent.dir);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, MPIB_HINTS_SIZE(MPIB_HINT_ENTRIES_DEFAULT));
+	assert_int_equal(agent_map_hints(&agent)->magic, MPIB_HINT_MAGIC);
+	for (int n = 0; n < 3; n++) {
+		ssize_t len;
+
+		(void)snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)agent.pid, n);
+		len = readlink(path, text, sizeof(text) - 1);
+		assert_true(len > 0);
+		text[len] = '\0';
+		assert_string_equal(text, "/dev/null");
+	}
+	assert_int_equal(agent_stop(&agent, SIGTERM), 0);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
+		T(started_without_standard_descriptors_it_writes_into_no_file),
 		T(modes_are_right_whatever_the_umask),
 		T(a_killed_agent_is_followed_by_one_that_knows_its_flows),
 		T(flows_of_processes_that_died_meanwhile_are_not_adopted),

@@ -132,19 +132,26 @@ static void bytes_and_rates_a_rail_are_shown(void **state)
 	send->rail[1].bytes = 3000;
 	recv->rail[1].bytes = 70000000;
 	send->state = recv->state = MPIB_COUNTER_LIVE;
-	await_flows(
-		"\"sout_bytes\": 1000, \"sup_bytes\": 70003000, \"sout_sent\": 1000, \"sup_sent\": "
-		"3000, \"sout_received\": 0, \"sup_received\": 70000000");
-	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL), "1.0 kB, ");
-	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL), "70.0 MB, ");
+	await_flows("\"sout_bytes\": 1000, \"sup_bytes\": 70003000, ");
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "flows", NULL),
+		       "\"sup_received\": 70000000, ");
+	/* sent bytes beside the share that governs them, received ones apart */
+	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL),
+		       "FLOW             SHARE  RULE   TX-SOUT  TX-SUP  RX-SOUT  RX-SUP  CONNS");
+	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL),
+		       "1.0.0.0-2.0.0.0   0.0%  inter    1.0kB   3.0kB       0B  70.0MB      2 ");
+	harness_expect(
+		agent_ctl_words(&agent, 0, "flows", NULL),
+		"\ntotal 2                          1.0kB   3.0kB       0B  70.0MB      3\n");
 	harness_expect(agent_ctl_words(&agent, 0, "metrics", NULL),
 		       "mpib_flow_bytes_total{flow=\"1.0.0.0-2.0.0.0\",rail=\"sup\",direction="
 		       "\"received\"}"
 		       " 70000000\n");
 	/* nothing moves any more: the rate goes to 0, the bytes stay, also those of a new entry
 	 * for the connection */
-	await_flows("\"sup_received\": 70000000, \"sout_sent_rate\": 0, \"sup_sent_rate\": 0, "
-		    "\"sout_received_rate\": 0, \"sup_received_rate\": 0");
+	await_flows("\"sout_sent\": 1000, \"sout_sent_rate\": 0, \"sup_sent\": 3000, "
+		    "\"sup_sent_rate\": 0, \"sout_received\": 0, \"sout_received_rate\": 0, "
+		    "\"sup_received\": 70000000, \"sup_received_rate\": 0, \"rate\": 0, ");
 	send->rail[0].bytes = 5;
 	await_flows("\"sout_bytes\": 1005");
 	/* the last bytes count when the connection goes */
@@ -152,7 +159,8 @@ static void bytes_and_rates_a_rail_are_shown(void **state)
 	assert_int_equal(agent_deregister(socket, 77).status, MPIB_STATUS_OK);
 	harness_expect(agent_ctl_words(&agent, 0, "--json", "flows", NULL),
 		       "\"sout_bytes\": 1001005");
-	harness_expect(agent_ctl_words(&agent, 0, "--count", "2", "top", NULL), "1.0 MB");
+	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL), "  1.0MB ");
+	harness_expect(agent_ctl_words(&agent, 0, "--count", "2", "top", NULL), "TX-SUP%  TX-SOUT");
 	(void)close(fd);
 	(void)close(socket);
 }

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "agent/admin.h"
+#include "agent/clients/admin.h"
 #include "tests/unit/agent/harness.h"
 
 static struct agent agent;
@@ -100,9 +100,12 @@ static void a_slow_reader_is_dropped_with_a_count(void **state)
 	fd = agent_connect(&agent);
 	/* Each is an entry that no bound holds back; the socket's own queue takes some hundred. */
 	for (unsigned int n = 0; n < 3000; n++) {
-		struct mpib_admin_flow_request request = {
-			{ MPIB_MSG_MAGIC, sizeof(request), MPIB_ADMIN_SET, 0 }, 1, 2, n % 1024, 0
-		};
+		struct mpib_admin_flow_request request = { { MPIB_MSG_MAGIC, sizeof(request),
+							     MPIB_ADMIN_SET, 0 },
+							   1,
+							   2,
+							   { n % 1024 },
+							   0 };
 		char answer[sizeof(struct mpib_admin_records) + sizeof(struct mpib_admin_change) +
 			    sizeof(struct mpib_admin_end)];
 

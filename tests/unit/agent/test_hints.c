@@ -6,7 +6,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
-#include "agent/hints.h"
+#include "agent/state/hints.h"
 #include "common/hint.h"
 #include "tests/unit/agent/tempdir.h"
 

@@ -4,7 +4,7 @@
 #include <systemd/sd-id128.h>
 #include <unistd.h>
 
-#include "agent/journal.h"
+#include "agent/journal/journal.h"
 #include "tests/unit/agent/test.h"
 
 static uint64_t now;
@@ -47,6 +47,37 @@ static unsigned int count_lines(const char *part)
 		count += strstr(line, part) != NULL;
 	(void)fseek(capture, 0, SEEK_END);
 	return count;
+}
+
+/* A08: what fails with each registration is one line a cause and window, with the count. */
+static void a_cause_that_repeats_is_one_line_a_window(void **state)
+{
+	struct mpib_journal *journal = NULL;
+	char cause[32];
+
+	(void)state;
+	assert_int_equal(mpib_journal_new(test_clock, &journal), 0);
+	for (unsigned int n = 0; n < 5000; n++) {
+		mpib_journal_adopt(journal, true, "no space left");
+		mpib_journal_adopt(journal, true, "input/output error");
+	}
+	assert_int_equal(count_lines("no space left"), 1);
+	assert_int_equal(count_lines("input/output error"), 1);
+
+	now += MPIB_JOURNAL_WINDOW_USEC;
+	mpib_journal_tick(journal);
+	assert_int_equal(count_lines("9998 more entries within 10 s were not written: 9998 adopt"),
+			 1);
+	mpib_journal_adopt(journal, true, "no space left");
+	assert_int_equal(count_lines("no space left"), 2);
+
+	/* causes that are never the same are bounded, too */
+	for (unsigned int n = 0; n < 5000; n++) {
+		(void)snprintf(cause, sizeof(cause), "cause %u", n);
+		mpib_journal_adopt(journal, true, cause);
+	}
+	assert_true(count_lines("cause ") <= 16);
+	assert_null(mpib_journal_free(journal));
 }
 
 static void a_flood_is_counted_and_said_once_a_window(void **state)
@@ -128,6 +159,8 @@ static void every_event_has_an_id_of_its_own_and_a_catalog_text(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_cause_that_repeats_is_one_line_a_window, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(a_flood_is_counted_and_said_once_a_window, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(what_bad_clients_cause_leaves_room_for_what_matters,

@@ -59,7 +59,12 @@ for verb in "${verbs[@]}"; do
 	ctl 0 $verb
 done
 doctor
+doctor --env
+doctor --pid $pid
+NCCL_NET=$'\xff"\\\n' MPIB_IB_TC=$'\x01"\\' doctor --env
 ctl 2 doctor more
+ctl 2 --pid 0 doctor
+ctl 1 --pid 2147483647 doctor
 ctl 2 --nonsense doctor
 
 ctl 1 check "$work/bad.ini"

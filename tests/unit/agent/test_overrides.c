@@ -2,7 +2,7 @@
 /* Shares set by a person: what was set comes back whole, what was damaged doesn't at all. */
 #include <errno.h>
 
-#include "agent/overrides.h"
+#include "agent/policy/overrides.h"
 #include "tests/unit/agent/tempdir.h"
 
 static char dir[TEMPDIR_MAX];
@@ -179,6 +179,25 @@ static void what_cannot_be_kept_is_not_in_force(void **state)
 	assert_null(mpib_overrides_free(overrides));
 }
 
+static void what_was_unset_does_not_come_back_once_it_can_be_written(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+	struct mpib_cause cause;
+
+	(void)state;
+	assert_int_equal(set(overrides, 1, 2, 300, 0), 0);
+	assert_int_equal(mkdirat(dir_fd, "overrides.new", 0700), 0);
+	assert_true(unset(overrides, 1, 2) < 0);
+	assert_true(mpib_overrides_check(overrides, &cause) < 0);
+	assert_int_equal(unlinkat(dir_fd, "overrides.new", AT_REMOVEDIR), 0);
+	assert_int_equal(mpib_overrides_check(overrides, &cause), 0);
+	assert_null(mpib_overrides_free(overrides));
+
+	overrides = open_set(0);
+	assert_null(mpib_overrides_find(overrides, 1, 2));
+	assert_null(mpib_overrides_free(overrides));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -189,6 +208,7 @@ int main(void)
 		T(each_damaged_byte_makes_the_file_worthless),
 		T(a_planted_file_is_not_read),
 		T(what_cannot_be_kept_is_not_in_force),
+		T(what_was_unset_does_not_come_back_once_it_can_be_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

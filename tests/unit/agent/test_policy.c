@@ -2,7 +2,7 @@
 /* Which rule a flow gets: most specific wins, longest match, both directions of a pair. */
 #include <stdio.h>
 
-#include "agent/config.h"
+#include "agent/policy/config.h"
 #include "tests/unit/agent/test.h"
 
 static struct mpib_policy *parse(const char *text)

@@ -3,7 +3,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "agent/poller.h"
+#include "agent/clients/poller.h"
 #include "tests/unit/agent/test.h"
 
 #define ITEMS 200

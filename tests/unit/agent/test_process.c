@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/process.h"
+#include "agent/clients/process.h"
 #include "tests/unit/agent/test.h"
 
 static void the_start_time_is_found_behind_any_name(void **state)

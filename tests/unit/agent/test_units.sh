@@ -50,6 +50,14 @@ said=$(order)
 for edge in After=rdma-hw.target Before=slurmd.service Before=kubelet.service; do
 	grep -q "^${edge%%=*}=.*${edge#*=}" "$service" || { echo "the unit has no $edge"; exit 1; }
 done
+# The drop-in that moves the agent's directory is one that systemd understands, whole.
+mkdir -p "$work/node/mpib-agentd.service.d"
+awk '/^```/ { on = /ini/; next } on && /mpib-agentd.service.d/ { moved = 1 } !on { moved = 0 } moved' \
+	"$page" >"$work/node/mpib-agentd.service.d/directory.conf"
+grep -q '^RuntimeDirectoryPreserve=yes' "$work/node/mpib-agentd.service.d/directory.conf" ||
+	{ echo "the page has no drop-in for another directory"; exit 1; }
+said=$(order)
+[ -z "$said" ] || { echo "$said"; exit 1; }
 # The same judgement finds a cycle where there is one.
 printf '[Unit]\nAfter=slurmd.service\n' >>"$work/node/rdma-hw.target"
 said=$(order)

@@ -13,7 +13,7 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
-#include "plugin/verbs.h"
+#include "plugin/verbs/verbs.h"
 
 #define DEVICES	   4
 #define EVENTS_MAX 16
@@ -78,7 +78,14 @@ struct qp {
 	{                                                                                          \
 		.width = 2, .speed = 32, .mtu = IBV_MTU_4096,                                      \
 		.link_layer = IBV_LINK_LAYER_ETHERNET, .ip = (address), .gid_first = 2,            \
-		.gid_end = 4                                                                       \
+		.gid_end = 4, .pkey = {                                                            \
+			0xffff                                                                     \
+		}                                                                                  \
+	}
+
+#define LIMITS                                                                                     \
+	{                                                                                          \
+		.max_srq = 4096, .max_qp_wr = 8192, .max_cqe = 65536                               \
 	}
 
 static struct {
@@ -92,6 +99,7 @@ static struct {
 	uint32_t next_key, next_qpn, max_msg;
 	enum ibv_wc_status bad[DEVICES];
 	struct fake_port port[DEVICES];
+	struct fake_limits limits;
 	struct ibv_ece ece[DEVICES];
 	int dmabuf[DEVICES];
 	unsigned int reads[DEVICES];
@@ -104,6 +112,7 @@ static struct {
 	.next_key = 0x1000,
 	.next_qpn = 0x100,
 	.max_msg = 1u << 30,
+	.limits = LIMITS,
 	.port = { PORT(0x0a000101), PORT(0x0a090101), PORT(0x0a000201), PORT(0x0a090201) },
 	.dmabuf = { EOPNOTSUPP, EOPNOTSUPP, EOPNOTSUPP, EOPNOTSUPP },
 };
@@ -239,6 +248,13 @@ void fake_get_port(unsigned int device, struct fake_port *ret)
 	unlock();
 }
 
+void fake_set_limits(const struct fake_limits *limits)
+{
+	lock();
+	fake.limits = *limits;
+	unlock();
+}
+
 void fake_reset_ports(void)
 {
 	static const struct fake_port start[DEVICES] = { PORT(0x0a000101), PORT(0x0a090101),
@@ -246,6 +262,7 @@ void fake_reset_ports(void)
 
 	lock();
 	memcpy(fake.port, start, sizeof(start));
+	fake.limits = (struct fake_limits)LIMITS;
 	memset(fake.ece, 0, sizeof(fake.ece));
 	for (unsigned int k = 0; k < DEVICES; k++)
 		fake.dmabuf[k] = EOPNOTSUPP;
@@ -321,6 +338,10 @@ static void free_object(void *object)
 int mpib_verbs_load(void)
 {
 	return 0;
+}
+
+void mpib_verbs_unload(void)
+{
 }
 
 bool mpib_verbs_has_iova2(void)
@@ -400,15 +421,20 @@ void mpib_verbs_close(struct ibv_context *ctx)
 
 int mpib_verbs_query_device(struct ibv_context *ctx, struct ibv_device_attr *ret)
 {
+	struct fake_limits limits;
 	int err;
 
 	lock();
 	err = enter(FAKE_QUERY_DEVICE);
+	limits = fake.limits;
 	unlock();
 	memset(ret, 0, sizeof(*ret));
 	ret->node_guid = 1 + (uint64_t)(ctx->device - fake.device);
 	ret->max_qp = 4096;
 	ret->max_srq_wr = 8192;
+	ret->max_srq = limits.max_srq;
+	ret->max_qp_wr = limits.max_qp_wr;
+	ret->max_cqe = limits.max_cqe;
 	ret->phys_port_cnt = 1;
 	return -err;
 }
@@ -430,10 +456,32 @@ int mpib_verbs_query_port(struct ibv_context *ctx, unsigned int port, struct ibv
 	ret->active_mtu = as.mtu;
 	ret->gid_tbl_len = 4;
 	ret->active_width = as.width;
-	ret->active_speed = as.speed;
+	ret->active_speed = as.speed <= UINT8_MAX ? (uint8_t)as.speed : 128;
+	ret->pkey_tbl_len = 3;
 	ret->link_layer = as.link_layer;
 	ret->lid = as.lid;
 	return -err;
+}
+
+uint32_t mpib_verbs_port_speed(struct ibv_context *ctx, unsigned int port,
+			       const struct ibv_port_attr *attr)
+{
+	struct fake_port as;
+
+	fake_get_port((unsigned int)(ctx->device - fake.device), &as);
+	return port == 1 ? as.speed : attr->active_speed;
+}
+
+int mpib_verbs_query_pkey(struct ibv_context *ctx, unsigned int port, unsigned int index,
+			  uint16_t *ret)
+{
+	struct fake_port as;
+
+	fake_get_port((unsigned int)(ctx->device - fake.device), &as);
+	if (port != 1 || index >= sizeof(as.pkey) / sizeof(as.pkey[0]) || !as.pkey[index])
+		return -ENODATA;
+	*ret = as.pkey[index];
+	return 0;
 }
 
 int mpib_verbs_query_gid(struct ibv_context *ctx, unsigned int port, unsigned int index,
@@ -745,6 +793,8 @@ int mpib_verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, struc
 
 static void note_attributes(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mask)
 {
+	if (mask & IBV_QP_PKEY_INDEX)
+		to->pkey_index = from->pkey_index;
 	if (mask & IBV_QP_AV)
 		to->ah_attr = from->ah_attr;
 	if (mask & IBV_QP_PATH_MTU)

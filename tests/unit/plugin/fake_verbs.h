@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * In place of plugin/verbs.c: four devices inside this process. Writes happen in the posting call,
- * completions wait in the queue, and the rules that the plugin must keep are held to: keys and
- * bounds, queue depths, a receive for each immediate. Every verb can be told to fail once, and
+ * In place of plugin/verbs/verbs.c: four devices inside this process. Writes happen in the posting
+ * call, completions wait in the queue, and the rules that the plugin must keep are held to: keys
+ * and bounds, queue depths, a receive for each immediate. Every verb can be told to fail once, and
  * every object is counted.
  *
  * Devices: sout 10.0.1.1 and sup 10.9.1.1; sout2 10.0.2.1 and sup2 10.9.2.1, another island's.
@@ -58,7 +58,8 @@ void fake_set_max_msg(uint32_t max);
 /* What ibv_query_port and ibv_query_gid say of a device from now on; `ip` in host order, 0: it has
  * link-local GIDs only. */
 struct fake_port {
-	uint8_t width, speed; /* codes of struct ibv_port_attr */
+	uint8_t width;	/* codes of struct ibv_port_attr */
+	uint16_t speed; /* beyond eight bits as active_speed_ex */
 	enum ibv_mtu mtu;
 	uint8_t link_layer;
 	uint16_t lid;
@@ -66,10 +67,16 @@ struct fake_port {
 	/* Of the GID table of four: the first entry with the address, and the first one after them.
 	 * RoCE v2 ones are odd. */
 	uint8_t gid_first, gid_end;
+	uint16_t pkey[3]; /* the partition table of InfiniBand; 0: empty */
 };
 void fake_set_port(unsigned int device, const struct fake_port *port);
 void fake_get_port(unsigned int device, struct fake_port *ret);
-/* All ports as they were at the start, and no ECE. */
+/* What ibv_query_device says of every device from now on. */
+struct fake_limits {
+	int max_srq, max_qp_wr, max_cqe;
+};
+void fake_set_limits(const struct fake_limits *limits);
+/* All ports and limits as they were at the start, and no ECE. */
 void fake_reset_ports(void);
 
 /* Whether ibv_get_device_list shows nothing. */

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plugin/api.h"
-#include "plugin/connect.h"
+#include "plugin/nccl/api.h"
+#include "plugin/setup/connect.h"
 
 #define PAIR_BUFFER (64 * 1024)
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plugin/log.h"
+#include "plugin/base/log.h"
 
 #define TEST_LOG_MAX 65536
 

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-#include "plugin/comm.h"
-#include "plugin/qp.h"
+#include "plugin/connection/comm.h"
+#include "plugin/verbs/qp.h"
 #include "tests/unit/plugin/fake_verbs.h"
 #include "tests/unit/plugin/pair.h"
 

@@ -10,9 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "plugin/api.h"
-#include "plugin/device.h"
-#include "plugin/watch.h"
+#include "plugin/base/result.h"
+#include "plugin/nccl/api.h"
+#include "plugin/base/result.h"
+#include "plugin/verbs/device.h"
+#include "plugin/base/watch.h"
 #include "tests/unit/plugin/fake_verbs.h"
 #include "tests/unit/plugin/pair.h"
 
@@ -97,13 +99,14 @@ static int tear_down(void **state)
 static int open_devices(const char *sout, const char *sup)
 {
 	struct mpib_env env;
+	int r;
 
 	mpib_devices_close();
 	test_log_clear();
 	(void)setenv("MPIB_HCA_SOUT", sout, 1);
 	(void)setenv("MPIB_HCA_SUP", sup, 1);
-	assert_int_equal(mpib_env_read(&env), 0);
-	return mpib_devices_open(&env);
+	r = mpib_env_read(&env);
+	return r < 0 ? r : mpib_devices_open(&env);
 }
 
 static void set_port(unsigned int device, unsigned int width, unsigned int speed, uint32_t ip)
@@ -112,7 +115,7 @@ static void set_port(unsigned int device, unsigned int width, unsigned int speed
 
 	fake_get_port(device, &port);
 	port.width = (uint8_t)width;
-	port.speed = (uint8_t)speed;
+	port.speed = (uint16_t)speed;
 	port.ip = ip;
 	fake_set_port(device, &port);
 }
@@ -144,7 +147,7 @@ static void test_wrong_lists(void **state)
 		  "sup2" },
 		{ "sout", "", "MPIB_HCA_SUP is not set" },
 		{ "sout,sout2", "sup", "names 2 devices and MPIB_HCA_SUP 1" },
-		{ "sout,", "sup", "MPIB_HCA_SOUT ends with a comma" },
+		{ "sout,", "sup", "MPIB_HCA_SOUT=sout,: it ends with a comma" },
 		{ ",sout", "sup", "element 1 is empty" },
 		{ "sout", "sup:0", "the port of sup must be a number from 1 to 255" },
 		{ "sout", "sup:x", "the port of sup must be a number" },
@@ -153,7 +156,8 @@ static void test_wrong_lists(void **state)
 		{ "sout", "su", "MPIB_HCA_SUP=su: no such RDMA device; there are: sout, sup" },
 		{ "sout", "sup22", "MPIB_HCA_SUP=sup22: no such RDMA device" },
 		{ "SOUT", "sup", "MPIB_HCA_SOUT=SOUT: no such RDMA device" },
-		{ "sout,sout", "sup,sup", "name the pair sout+sup twice" },
+		{ "sout,sout:1", "sup,sup", "name the pair sout:1+sup:1 twice" },
+		{ "sout,sout", "sup,sup", "name the pair sout:1+sup:1 twice" },
 	};
 
 	(void)state;
@@ -164,6 +168,32 @@ static void test_wrong_lists(void **state)
 		assert_int_equal(test_log_warnings(), 1);
 		assert_int_equal(fake_live(), 0);
 	}
+}
+
+/* P05: advanced mode divides a message between two ports; one port in two spellings is one. */
+static void test_one_port_twice_in_advanced_mode(void **state)
+{
+	static const struct {
+		const char *sout, *sup;
+	} rows[] = { { "sout", "sout" },
+		     { "sout", "sout:1" },
+		     { "sout:1", "sout" },
+		     { "sout:1", "sout:1" },
+		     { "sup,sout", "sout,sout:1" } };
+
+	(void)state;
+	(void)setenv("MPIB_MODE", "1", 1);
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+		assert_int_equal(open_devices(rows[k].sout, rows[k].sup), -MPIB_EUSAGE);
+		assert_int_equal(mpib_device_count(), 0);
+		assert_logged("MPIB_HCA_SOUT and MPIB_HCA_SUP both name port sout:1: MPIB_MODE=1");
+		assert_int_equal(test_log_warnings(), 1);
+	}
+	assert_int_equal(open_devices("sout", "sup"), 0);
+	(void)unsetenv("MPIB_MODE");
+	/* With MPIB_MODE=0 it's a warning: see below. */
+	assert_int_equal(open_devices("sout", "sout:1"), 0);
+	assert_logged("both rails are the same port");
 }
 
 static void test_pairs_that_look_wrong(void **state)
@@ -244,6 +274,50 @@ static void test_properties(void **state)
 	assert_int_equal(mpib_api_finalize(ctx), ncclSuccess);
 }
 
+/* Beyond the eight bits of old, and beyond what this release knows. */
+static void test_newer_speeds(void **state)
+{
+	(void)state;
+	set_port(SUP, 2, 256, 0x0a090101); /* XDR: 4 lanes of 200 Gbit/s */
+	assert_int_equal(open_devices("sout", "sup"), 0);
+	assert_int_equal(mpib_device_get(0)->hca[MPIB_SUP].speed_mbps, 800000);
+	assert_int_equal(test_log_warnings(), 0);
+	set_port(SUP, 2, 1024, 0x0a090101);
+	assert_int_equal(open_devices("sout", "sup"), 0);
+	assert_int_equal(mpib_device_get(0)->hca[MPIB_SUP].speed_mbps, 800000);
+	assert_int_equal(test_log_warnings(), 1);
+	assert_logged(
+		"SUP rail sup:1: speed code 1024 with width code 2 is newer than this release");
+	mpib_devices_close();
+}
+
+/* Refused where the device is opened, and not by the first connection. */
+static void test_devices_that_lack_what_is_needed(void **state)
+{
+	static const struct {
+		struct fake_limits limits;
+		const char *line;
+	} rows[] = {
+		{ { 0, 8192, 65536 },
+		  "SOUT rail sout:1: the device has 0 shared receive queues (max_srq), MPIB needs "
+		  "1" },
+		{ { 16, 319, 65536 },
+		  "the device has 319 requests in a queue (max_qp_wr), MPIB needs 320" },
+		{ { 16, 320, 383 }, "383 entries of a completion queue (max_cqe), MPIB needs 384" },
+		{ { 1, 320, 512 }, NULL },
+	};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+		fake_set_limits(&rows[k].limits);
+		assert_int_equal(open_devices("sout", "sup"), rows[k].line ? -MPIB_EUSAGE : 0);
+		assert_int_equal(test_log_warnings(), rows[k].line ? 1 : 0);
+		if (rows[k].line)
+			assert_logged(rows[k].line);
+	}
+	mpib_devices_close();
+}
+
 /* A port's events are that port's alone: another port of the same card says nothing about ours. */
 static void test_events_are_matched_by_port(void **state)
 {
@@ -297,9 +371,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(test_lists_pair_by_position),
 		CASE(test_wrong_lists),
+		CASE(test_one_port_twice_in_advanced_mode),
 		CASE(test_pairs_that_look_wrong),
 		CASE(test_pci_path),
 		CASE(test_properties),
+		CASE(test_newer_speeds),
+		CASE(test_devices_that_lack_what_is_needed),
 		CASE(test_events_are_matched_by_port),
 		CASE(test_provider_is_missing),
 		CASE(test_open_is_refused),

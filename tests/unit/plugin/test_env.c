@@ -6,14 +6,17 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "plugin/env.h"
-#include "plugin/result.h"
+#include "plugin/base/env.h"
+#include "plugin/base/result.h"
 
 static int clean(void **state)
 {
 	(void)state;
-	for (size_t k = 0; k < mpib_env_row_count; k++)
+	for (size_t k = 0; k < mpib_env_row_count; k++) {
 		(void)unsetenv(mpib_env_rows[k].name);
+		if (mpib_env_rows[k].nccl)
+			(void)unsetenv(mpib_env_rows[k].nccl);
+	}
 	test_log_clear();
 	return 0;
 }
@@ -68,10 +71,78 @@ static void test_defaults(void **state)
 	assert_int_equal(test_log_warnings(), 0);
 }
 
+/* What is no value of any setting, and how the line quotes it. */
+static const struct {
+	const char *text, *quoted;
+} junk[] = {
+	{ " 1", " 1" },
+	{ "1 ", "1 " },
+	{ "1\n", "1\\x0a" },
+	{ "\xc3\xa9", "\\xc3\\xa9" },
+	{ "\xef\xbc\x91", "\\xef\\xbc\\x91" }, /* a wide digit */
+	{ "\033[31m1", "\\x1b[31m1" },
+};
+
+static const char *const no_numbers[] = {
+	"x",
+	"+1",
+	"1x",
+	"0x1",
+	"1.5",
+	"--1",
+	"99999999999999999999",
+	" ",
+	"01",
+	"-0",
+	"1e0",
+	"-18446744073709551615",
+	"1,",
+	"18446744073709551616",
+	"-",
+	"0x",
+	"1 1",
+};
+
+static void expect_junk_refused(const struct mpib_env_row *row, const char *variable,
+				const char *text, const char *quoted)
+{
+	char line[160], allowed[128];
+
+	(void)setenv(variable, text, 1);
+	expect_refused(row);
+	(void)snprintf(line, sizeof(line), "%s=%s: ", variable, quoted);
+	assert_logged(line);
+	if (row->kind != MPIB_ENV_HCAS)
+		assert_logged(mpib_env_allowed(row, allowed, sizeof(allowed)));
+	(void)unsetenv(variable);
+}
+
+/* P05: one strict syntax in every setting, whether the value is from MPIB's variable or NCCL's. */
+static void test_junk_in_every_setting(void **state)
+{
+	(void)state;
+	for (size_t k = 0; k < mpib_env_row_count; k++) {
+		const struct mpib_env_row *row = &mpib_env_rows[k];
+		const char *variables[] = { row->name, row->nccl };
+
+		for (size_t v = 0; v < 2 && variables[v]; v++) {
+			/* Two settings that share NCCL's variable would both complain. */
+			if (v == 1 && strstr(row->nccl, "QPS_PER_CONNECTION"))
+				continue;
+			for (size_t j = 0; j < sizeof(junk) / sizeof(junk[0]); j++)
+				expect_junk_refused(row, variables[v], junk[j].text,
+						    junk[j].quoted);
+			for (size_t j = 0; j < sizeof(no_numbers) / sizeof(no_numbers[0]); j++)
+				if (!row->size && !(row->kind == MPIB_ENV_KEY &&
+						    strcmp(no_numbers[j], "0x1") == 0))
+					expect_junk_refused(row, variables[v], no_numbers[j],
+							    no_numbers[j]);
+		}
+	}
+}
+
 static void test_numbers(void **state)
 {
-	static const char *const junk[] = { "x", "1x", "0x10", "1.5", "--1", "99999999999999999999",
-					    " ", "1 " };
 	struct mpib_env env;
 
 	(void)state;
@@ -93,21 +164,83 @@ static void test_numbers(void **state)
 		expect_refused(row);
 		set_number(row, LONG_MAX);
 		expect_refused(row);
-		for (size_t j = 0; j < sizeof(junk) / sizeof(junk[0]); j++) {
-			(void)setenv(row->name, junk[j], 1);
-			expect_refused(row);
-		}
+		set_number(row, LONG_MIN);
+		expect_refused(row);
 		(void)unsetenv(row->name);
 	}
 }
 
+/* Each kind of text, taken and refused. */
 static void test_texts(void **state)
+{
+	static const struct {
+		const char *name, *text;
+		bool taken;
+	} rows[] = {
+		{ "MPIB_HCA_SOUT", "mlx5_0", true },
+		{ "MPIB_HCA_SOUT", "mlx5_0:1,mlx5_1:255", true },
+		{ "MPIB_HCA_SOUT", "mlx5_0:", false },
+		{ "MPIB_HCA_SOUT", "mlx5_0:0", false },
+		{ "MPIB_HCA_SOUT", "mlx5_0:256", false },
+		{ "MPIB_HCA_SOUT", "mlx5_0: 1", false },
+		{ "MPIB_HCA_SOUT", "mlx5_0:+1", false },
+		{ "MPIB_HCA_SOUT", "mlx5_0:-18446744073709551615", false },
+		{ "MPIB_HCA_SOUT", "mlx5_0:1x", false },
+		{ "MPIB_HCA_SOUT", "mlx5_0:0x1", false },
+		{ "MPIB_HCA_SOUT", "mlx5_0:00000000000000000001", false },
+		{ "MPIB_HCA_SOUT", "mlx5_0:99999999999999999999", false },
+		{ "MPIB_HCA_SOUT", "mlx5_0:1:1", false },
+		{ "MPIB_HCA_SOUT", "mlx5_0, mlx5_1", false },
+		{ "MPIB_HCA_SOUT", ",", false },
+		{ "MPIB_HCA_SOUT", "a,,b", false },
+		{ "MPIB_HCA_SUP", "../../etc", false },
+		{ "MPIB_OOB_IF", "eno1.17:2", true },
+		{ "MPIB_OOB_IF", "a/b", false },
+		{ "MPIB_OOB_IF", "^docker,lo", true },
+		{ "MPIB_OOB_IF", "=eth0,ib0", true },
+		{ "MPIB_OOB_IF", "eth0,", false },
+		{ "MPIB_OOB_IF", "^", false },
+		{ "MPIB_OOB_FAMILY", "AF_INET", true },
+		{ "MPIB_OOB_FAMILY", "AF_INET6", true },
+		{ "MPIB_OOB_FAMILY", "AF_UNIX", false },
+		{ "MPIB_OOB_FAMILY", "inet", false },
+		{ "MPIB_NODE_ADDR", "10.0.0.1", true },
+		{ "MPIB_NODE_ADDR", "10.0.0.1/24", false },
+		{ "MPIB_NODE_ADDR", "10.0.0.01", false },
+		{ "MPIB_NODE_ADDR", "0.0.0.0", false },
+		{ "MPIB_NODE_ADDR", "127.0.0.1", false },
+		{ "MPIB_NODE_ADDR", "224.0.0.1", false },
+		{ "MPIB_NODE_ADDR", "node7", false },
+		{ "MPIB_AGENT_DIR", "/run/mpib of mine", true },
+		{ "MPIB_AGENT_DIR", "run/mpib", false },
+	};
+	struct mpib_env env;
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+		char line[80];
+
+		test_log_clear();
+		(void)setenv(rows[k].name, rows[k].text, 1);
+		if ((mpib_env_read(&env) == 0) != rows[k].taken)
+			fail_msg("%s=%s", rows[k].name, rows[k].text);
+		assert_int_equal(test_log_warnings(), !rows[k].taken);
+		(void)snprintf(line, sizeof(line), "%s=%s: ", rows[k].name, rows[k].text);
+		if (!rows[k].taken)
+			assert_logged(line);
+		(void)unsetenv(rows[k].name);
+	}
+}
+
+/* As long as the buffer allows, and one byte more. */
+static void test_long_texts(void **state)
 {
 	struct mpib_env env;
 
 	(void)state;
 	for (size_t k = 0; k < mpib_env_row_count; k++) {
 		const struct mpib_env_row *row = &mpib_env_rows[k];
+		size_t step;
 		char *text;
 
 		if (!row->size)
@@ -115,17 +248,194 @@ static void test_texts(void **state)
 		text = malloc(row->size + 1);
 		assert_non_null(text);
 		memset(text, 'a', row->size);
+		for (size_t at = 0; at < row->size; at += 50)
+			text[at] = row->kind == MPIB_ENV_DIRECTORY ? '/' : 'a';
+		step = row->kind == MPIB_ENV_HCAS ? 50 : row->kind == MPIB_ENV_INTERFACES ? 10 : 0;
+		for (size_t at = step; step && at < row->size - 2; at += step)
+			text[at] = ',';
 		text[row->size - 1] = '\0';
 		(void)setenv(row->name, text, 1);
-		assert_int_equal(mpib_env_read(&env), 0);
-		assert_string_equal((const char *)&env + row->offset, text);
+		if (row->kind != MPIB_ENV_IPV4 && row->kind != MPIB_ENV_FAMILY) {
+			assert_int_equal(mpib_env_read(&env), 0);
+			assert_string_equal((const char *)&env + row->offset, text);
+		}
 		text[row->size - 1] = 'a';
 		text[row->size] = '\0';
 		(void)setenv(row->name, text, 1);
 		expect_refused(row);
+		if (row->size > 128)
+			assert_logged("...: ");
 		(void)unsetenv(row->name);
 		free(text);
 	}
+}
+
+/* The own variable wins, an empty one counts as unset, and each is told with its name. */
+static void test_nccl_where_unset(void **state)
+{
+	struct mpib_env env;
+	char list[1024], wanted[128];
+
+	(void)state;
+	for (size_t k = 0; k < mpib_env_row_count; k++) {
+		const struct mpib_env_row *row = &mpib_env_rows[k];
+		long least = row->min > 0 ? row->min : 0;
+		char text[32];
+
+		if (!row->nccl || row->size)
+			continue;
+		(void)snprintf(text, sizeof(text), "%ld", row->max);
+		(void)setenv(row->nccl, text, 1);
+		(void)setenv(row->name, "", 1);
+		assert_int_equal(mpib_env_read(&env), 0);
+		assert_int_equal(number_of(&env, row), row->max);
+		assert_string_equal(mpib_env_variable(&env, (char *)&env + row->offset), row->nccl);
+		(void)snprintf(wanted, sizeof(wanted), " %s=%ld (%s)", row->nccl, row->max,
+			       row->name);
+		(void)mpib_env_list(&env, MPIB_ENV_NCCL, list, sizeof(list));
+		if (!strstr(list, wanted))
+			fail_msg("no '%s' in '%s'", wanted, list);
+
+		set_number(row, least);
+		assert_int_equal(mpib_env_read(&env), 0);
+		assert_int_equal(number_of(&env, row), least);
+		assert_string_equal(mpib_env_variable(&env, (char *)&env + row->offset), row->name);
+		(void)unsetenv(row->name);
+		(void)setenv(row->nccl, "", 1);
+		assert_int_equal(mpib_env_read(&env), 0);
+		assert_int_equal(mpib_env_origin_of(&env, row), MPIB_ENV_DEFAULT);
+		if (row->nccl_unset) {
+			(void)setenv(row->nccl, row->nccl_unset, 1);
+			assert_int_equal(mpib_env_read(&env), 0);
+			assert_int_equal(mpib_env_origin_of(&env, row), MPIB_ENV_DEFAULT);
+		}
+		assert_int_equal(test_log_warnings(), 0);
+		(void)unsetenv(row->nccl);
+	}
+}
+
+/* A wrong value of NCCL's is refused with its own name and the way around it. */
+static void test_nccl_value_refused(void **state)
+{
+	struct mpib_env env;
+
+	(void)state;
+	(void)setenv("NCCL_IB_TIMEOUT", "40", 1);
+	assert_int_equal(mpib_env_read(&env), -MPIB_EUSAGE);
+	assert_logged("NCCL_IB_TIMEOUT=40: must be a number from 1 to 31");
+	assert_logged("set MPIB_IB_TIMEOUT, which wins over it");
+	(void)setenv("MPIB_IB_TIMEOUT", "20", 1);
+	assert_int_equal(mpib_env_read(&env), 0);
+	assert_int_equal(env.timeout, 20);
+}
+
+/* All that is wrong in one go: a user corrects it once. */
+static void test_every_mistake_is_named(void **state)
+{
+	struct mpib_env env;
+
+	(void)state;
+	(void)setenv("MPIB_MODE", "2", 1);
+	(void)setenv("MPIB_IB_SL", "x", 1);
+	assert_int_equal(mpib_env_read(&env), -MPIB_EUSAGE);
+	assert_int_equal(test_log_warnings(), 2);
+	assert_logged("MPIB_MODE=2: ");
+	assert_logged("MPIB_IB_SL=x: ");
+}
+
+static void test_unknown_names(void **state)
+{
+	static const struct {
+		const char *name, *meant; /* NULL: not warned of */
+	} rows[] = {
+		{ "MPIB_MOED", "MPIB_MODE" },
+		{ "MPIB_MODE_", "MPIB_MODE" },
+		{ "MPIB_mode", "MPIB_MODE" },
+		{ "MPIB_HCA_SOUTH", "MPIB_HCA_SOUT" },
+		{ "MPIB_HCA_UP", "MPIB_HCA_SUP" },
+		{ "MPIB_GPU_DIRECT", "MPIB_GPUDIRECT" },
+		{ "MPIB_TC", "MPIB_IB_TC" },
+		{ "MPIB_TIMEOUT", "MPIB_IB_TIMEOUT" },
+		{ "MPIB_SPLITMIN", "MPIB_SPLIT_MIN" },
+		{ "MPIB_IB_QPS_PER_CONNECTION", "MPIB_SOUT_QP" }, /* by NCCL's name */
+		{ "MPIB_IB_HCA", "MPIB_HCA_SOUT" },
+		{ "MPIB_", "MPIB_" },
+		{ "MPIB_TEST_SEED", NULL },
+		{ "MPIB_FABRIC", NULL },
+		{ "MPIB_FABRIC_NODE", NULL },
+		{ "MPIB_LAB_NAME", NULL },
+		{ "MPIBX", NULL },
+		{ "XMPIB_MODE", NULL },
+		{ "MPIB_AGENT_DIR", NULL },
+	};
+	struct mpib_env env;
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+		char line[160];
+
+		test_log_clear();
+		(void)setenv(rows[k].name, rows[k].meant ? "1" : "/tmp", 1);
+		assert_int_equal(mpib_env_read(&env), 0);
+		if (test_log_warnings() != (rows[k].meant != NULL))
+			fail_msg("%s: %d warnings", rows[k].name, test_log_warnings());
+		(void)snprintf(line, sizeof(line),
+			       "%s is no setting of MPIB and has no effect; did "
+			       "you mean %s",
+			       rows[k].name, rows[k].meant ? rows[k].meant : "");
+		if (rows[k].meant)
+			assert_logged(line);
+		(void)unsetenv(rows[k].name);
+	}
+}
+
+/* Names from outside are cut and made printable, and there is an end to them. */
+static void test_unknown_names_are_bounded(void **state)
+{
+	char name[5000];
+	struct mpib_env env;
+
+	(void)state;
+	memset(name, 'A', sizeof(name));
+	memcpy(name, "MPIB_\033\xff", 7);
+	name[sizeof(name) - 1] = '\0';
+	(void)setenv(name, "1", 1);
+	assert_int_equal(mpib_env_read(&env), 0);
+	assert_int_equal(test_log_warnings(), 1);
+	assert_logged("MPIB_\\x1b\\xffAAA");
+	assert_logged("... is no setting");
+	(void)unsetenv(name);
+
+	test_log_clear();
+	for (unsigned int k = 0; k < 50; k++) {
+		(void)snprintf(name, sizeof(name), "MPIB_X%u", k);
+		(void)setenv(name, "1", 1);
+	}
+	assert_int_equal(mpib_env_read(&env), 0);
+	assert_int_equal(test_log_warnings(), 9);
+	assert_logged("42 more variables begin with MPIB_");
+	for (unsigned int k = 0; k < 50; k++) {
+		(void)snprintf(name, sizeof(name), "MPIB_X%u", k);
+		(void)unsetenv(name);
+	}
+}
+
+static void test_unused_of_nccl(void **state)
+{
+	char list[256];
+
+	(void)state;
+	assert_string_equal(mpib_env_list_unused(list, sizeof(list)), "");
+	(void)setenv("NCCL_IB_HCA", "mlx5", 1);
+	(void)setenv("NCCL_IB_PKEY", "0", 1);
+	(void)setenv("NCCL_IB_ROCE_VERSION_NUM", "1", 1);
+	(void)mpib_env_list_unused(list, sizeof(list));
+	assert_non_null(strstr(list, " NCCL_IB_HCA"));
+	assert_non_null(strstr(list, " NCCL_IB_ROCE_VERSION_NUM"));
+	assert_null(strstr(list, "PKEY"));
+	(void)unsetenv("NCCL_IB_HCA");
+	(void)unsetenv("NCCL_IB_PKEY");
+	(void)unsetenv("NCCL_IB_ROCE_VERSION_NUM");
 }
 
 /* What is refused leaves the caller's struct alone. */
@@ -171,7 +481,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_defaults, clean),
 		cmocka_unit_test_setup(test_numbers, clean),
+		cmocka_unit_test_setup(test_junk_in_every_setting, clean),
 		cmocka_unit_test_setup(test_texts, clean),
+		cmocka_unit_test_setup(test_long_texts, clean),
+		cmocka_unit_test_setup(test_nccl_where_unset, clean),
+		cmocka_unit_test_setup(test_nccl_value_refused, clean),
+		cmocka_unit_test_setup(test_every_mistake_is_named, clean),
+		cmocka_unit_test_setup(test_unknown_names, clean),
+		cmocka_unit_test_setup(test_unknown_names_are_bounded, clean),
+		cmocka_unit_test_setup(test_unused_of_nccl, clean),
 		cmocka_unit_test_setup(test_refused_writes_nothing, clean),
 		cmocka_unit_test_setup(test_ranges_fit_verbs, clean),
 	};

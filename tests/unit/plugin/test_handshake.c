@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "plugin/handshake.h"
-#include "plugin/result.h"
+#include "plugin/wire/handshake.h"
+#include "plugin/base/result.h"
 #include "tests/unit/common/random.h"
 
 #define RANDOM_CASES 100000
@@ -35,7 +35,7 @@ static struct mpib_handle handle_v4(void)
 static void test_handle_known_bytes(void **state)
 {
 	static const uint8_t want[MPIB_HANDLE_SIZE] = {
-		0x4d, 0x50, 0x42, 0x43, 1,  0, 4,  0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33,
+		0x4d, 0x50, 0x42, 0x43, 2,  0, 4,  0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33,
 		0x22, 0x11, 0x12, 0x34, 10, 0, 1,  5, 0,    0,	  0,	0,    0,    0,
 		0,    0,    0,	  0,	0,  0, 10, 0, 1,    7,	  1,	24,
 	};
@@ -144,6 +144,10 @@ static struct mpib_peer peer(void)
 	p.pid = 4711;
 	p.mode = MPIB_MODE_VANILLA;
 	p.prefix_len = 16;
+	p.features = 0x80000000u | MPIB_FEATURE_FAILOVER;
+	p.traffic_class = 106;
+	p.cts_traffic_class = 192;
+	p.service_level = 5;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		p.qps[rail] = (uint16_t)(2 + 2 * rail);
 		memset(p.rail[rail].gid, 0x10 + (int)rail, 16);
@@ -151,13 +155,15 @@ static struct mpib_peer peer(void)
 		p.rail[rail].mtu = 5;
 		p.rail[rail].link_layer = 2;
 		p.rail[rail].lid = 0x0102;
+		p.rail[rail].pkey = (uint16_t)(0x8003 + rail);
 		(void)snprintf(p.rail[rail].hca, sizeof(p.rail[rail].hca), "mlx5_%u:1", rail);
 	}
 	return p;
 }
 
-#define PEER_RAIL_SIZE (2 + 16 + 4 + 1 + 1 + 2 + MPIB_HCA_NAME_MAX)
-#define PEER_SIZE      (14 + 2 * PEER_RAIL_SIZE)
+#define PEER_RAIL      22
+#define PEER_RAIL_SIZE (2 + 16 + 4 + 1 + 1 + 2 + 2 + MPIB_HCA_NAME_MAX)
+#define PEER_SIZE      (PEER_RAIL + 2 * PEER_RAIL_SIZE)
 
 static int decode_peer(const uint8_t *bytes, size_t len, struct mpib_peer *ret)
 {
@@ -183,6 +189,11 @@ static void test_peer_round_trip(void **state)
 	assert_int_equal(mpib_peer_encode(buf, &p), PEER_SIZE);
 	assert_int_equal(buf[0], 77); /* the nonce is first */
 	assert_int_equal(buf[8] | buf[9] << 8, 4711);
+	/* Features, of which bits of later releases are kept, traffic classes, service level. */
+	assert_memory_equal(buf + 14, "\x01\0\0\x80\x6a\xc0\x05", 8);
+	assert_int_equal(buf[PEER_RAIL + PEER_RAIL_SIZE + 26] | buf[PEER_RAIL + PEER_RAIL_SIZE + 27]
+									<< 8,
+			 0x8004);
 	for (size_t len = 0; len < PEER_SIZE; len++)
 		assert_int_equal(decode_peer(buf, len, &back), -EBADMSG);
 	assert_int_equal(decode_peer(buf, PEER_SIZE, &back), 0);
@@ -192,7 +203,7 @@ static void test_peer_round_trip(void **state)
 
 static void test_peer_wrong_field(void **state)
 {
-	const size_t rail = 14, name = 26;
+	const size_t rail = PEER_RAIL, name = 28;
 	const struct {
 		const char *what;
 		size_t at;
@@ -200,6 +211,7 @@ static void test_peer_wrong_field(void **state)
 	} rows[] = {
 		{ "mode", 12, 2 },
 		{ "prefix", 13, 33 },
+		{ "service level", 20, 16 },
 		{ "no QPs", rail, 0 },
 		{ "17 QPs", rail, MPIB_QPS_MAX + 1 },
 		{ "4 * 256 QPs", rail + 1, 4 },
@@ -226,6 +238,10 @@ static void test_peer_wrong_field(void **state)
 				fail_msg("%s on rail %zu is taken", rows[k].what, r);
 		}
 	}
+	/* A partition without a number. */
+	memcpy(buf, good, sizeof(buf));
+	buf[rail + 26] = 0;
+	assert_int_equal(decode_peer(buf, PEER_SIZE, &back), -EBADMSG);
 	/* A name without its end. */
 	memcpy(buf, good, sizeof(buf));
 	memset(buf + rail + name, 'x', MPIB_HCA_NAME_MAX);
@@ -318,6 +334,21 @@ static void test_hello_nonce(void **state)
 	assert_true(nonce == 0x0807060504030201u);
 }
 
+static void test_bye(void **state)
+{
+	uint8_t buf[MPIB_BYE_SIZE + 1] = { 0 };
+	uint32_t rows = 7;
+
+	(void)state;
+	assert_int_equal(mpib_bye_encode(buf, 0xfffffffeu), MPIB_BYE_SIZE);
+	assert_memory_equal(buf, "\xfe\xff\xff\xff", MPIB_BYE_SIZE);
+	for (size_t len = 0; len < MPIB_BYE_SIZE; len++)
+		assert_int_equal(mpib_bye_decode(buf, len, &rows), -EBADMSG);
+	assert_int_equal(rows, 7);
+	assert_int_equal(mpib_bye_decode(buf, MPIB_BYE_SIZE + 1, &rows), 0);
+	assert_true(rows == 0xfffffffeu);
+}
+
 static void test_text(void **state)
 {
 	uint8_t bytes[MPIB_FRAME_PAYLOAD_MAX];
@@ -331,6 +362,29 @@ static void test_text(void **state)
 	memset(bytes, 'q', sizeof(bytes));
 	mpib_text_decode(bytes, sizeof(bytes), text);
 	assert_int_equal(strlen(text), MPIB_TEXT_MAX);
+}
+
+/* A text alone, as before there were kinds; with one; with one of a later release. */
+static void test_fail(void **state)
+{
+	static const uint8_t later[] = { 'x', 0, 7 };
+	uint8_t bytes[MPIB_FRAME_PAYLOAD_MAX];
+	char text[MPIB_TEXT_MAX + 1];
+	size_t len;
+
+	(void)state;
+	len = mpib_fail_encode(bytes, MPIB_FAIL_OTHER, "why");
+	assert_int_equal(len, 3);
+	assert_int_equal(mpib_fail_decode(bytes, len, text), MPIB_FAIL_OTHER);
+	assert_string_equal(text, "why");
+	len = mpib_fail_encode(bytes, MPIB_FAIL_DEVICE, "why");
+	assert_int_equal(len, 5);
+	assert_int_equal(mpib_fail_decode(bytes, len, text), MPIB_FAIL_DEVICE);
+	assert_string_equal(text, "why");
+	assert_int_equal(mpib_fail_decode(later, sizeof(later), text), MPIB_FAIL_OTHER);
+	assert_string_equal(text, "x");
+	assert_int_equal(mpib_fail_decode(bytes, 0, text), MPIB_FAIL_OTHER);
+	assert_string_equal(text, "");
 }
 
 static void expect_differs(const struct mpib_peer *local, const struct mpib_peer *remote,
@@ -369,6 +423,50 @@ static void test_agree_names_both_values(void **state)
 	remote = peer();
 	remote.rail[MPIB_SUP].link_layer = 1;
 	expect_differs(&local, &remote, "link layer of SUP", 2, 1);
+	remote = peer();
+	remote.traffic_class = 0;
+	expect_differs(&local, &remote, "MPIB_IB_TC", 106, 0);
+	remote = peer();
+	remote.cts_traffic_class = 106;
+	expect_differs(&local, &remote, "MPIB_IB_FIFO_TC", 192, 106);
+	remote = peer();
+	remote.service_level = 0;
+	expect_differs(&local, &remote, "MPIB_IB_SL", 5, 0);
+	remote = peer();
+	remote.features = 0; /* what both have is in force */
+	assert_int_equal(mpib_peer_agree(&local, &remote, text, sizeof(text)), 0);
+}
+
+/* A limited member of a partition reaches full ones, and no other partition's. */
+static void test_agree_on_partitions(void **state)
+{
+	static const struct {
+		uint16_t here, there;
+		const char *refused; /* NULL: they meet */
+	} rows[] = {
+		{ 0xffff, 0xffff, NULL },
+		{ 0x8003, 0x0003, NULL },
+		{ 0x0003, 0x8003, NULL },
+		{ 0x8003, 0xffff, "SUP differs: 0x8003 on the accepting side, 0xffff on the co" },
+		{ 0x8003, 0x8004, "SUP differs: 0x8003 on the accepting side, 0x8004 on the co" },
+		{ 0x0003, 0x0003, "0x0003 on the connecting side, both limited members" },
+		{ 0x7fff, 0x7fff, "0x7fff on the connecting side, both limited members" },
+	};
+	struct mpib_peer local = peer(), remote = peer();
+	char text[MPIB_TEXT_MAX + 1];
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+		int r;
+
+		local.rail[MPIB_SUP].pkey = rows[k].here;
+		remote.rail[MPIB_SUP].pkey = rows[k].there;
+		text[0] = '\0';
+		r = mpib_peer_agree(&local, &remote, text, sizeof(text));
+		assert_int_equal(r, rows[k].refused ? -MPIB_EUSAGE : 0);
+		if (rows[k].refused && !strstr(text, rows[k].refused))
+			fail_msg("'%s' doesn't say '%s'", text, rows[k].refused);
+	}
 }
 
 /* C16: nothing that a stranger sends is read past its end, and what is taken is in range. */
@@ -440,8 +538,11 @@ int main(void)
 		cmocka_unit_test(test_peer_wrong_field),
 		cmocka_unit_test(test_peer_qps),
 		cmocka_unit_test(test_hello_nonce),
+		cmocka_unit_test(test_bye),
 		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_fail),
 		cmocka_unit_test(test_agree_names_both_values),
+		cmocka_unit_test(test_agree_on_partitions),
 		cmocka_unit_test(test_random_input),
 	};
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/hint.h"
-#include "plugin/hint_table.h"
+#include "plugin/agent/hint_table.h"
 
 static char dir[64], path[128];
 

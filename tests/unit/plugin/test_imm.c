@@ -2,7 +2,7 @@
 /* Immediate data: every field comes back, and the sentinel is never a size. */
 #include "tests/unit/plugin/test.h"
 
-#include "plugin/imm.h"
+#include "plugin/wire/imm.h"
 #include "tests/unit/common/random.h"
 
 static void test_fields(void **state)

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "plugin/device.h"
-#include "plugin/mr.h"
+#include "plugin/verbs/device.h"
+#include "plugin/verbs/mr.h"
 #include "tests/unit/plugin/fake_verbs.h"
 #include "tests/unit/plugin/pair.h"
 
@@ -94,6 +94,36 @@ static void test_sub_range(void **state)
 	assert_int_equal(fake_live_mrs(), 2);
 	assert_int_equal(mpib_mr_free(part), 0);
 	assert_int_equal(mpib_mr_free(odd), 0);
+	assert_int_equal(fake_live_mrs(), 0);
+}
+
+/* P06: who registered the whole range is gone, and may have unmapped what the part doesn't hold.
+ * The entry lives on for the part, and answers nobody else: neither inside, nor for the same range.
+ */
+static void test_whole_is_gone(void **state)
+{
+	struct mpib_mr *whole = reg(BOTH, 0, 16, MPIB_MR_ACCESS), *last, *anew, *again, *inside;
+
+	(void)state;
+	last = reg(BOTH, 15, 1, MPIB_MR_ACCESS);
+	assert_int_equal(last->rkey[0], whole->rkey[0]);
+	assert_int_equal(mpib_mr_free(whole), 0);
+
+	anew = reg(BOTH, 0, 15, MPIB_MR_ACCESS);
+	assert_int_not_equal(anew->rkey[0], last->rkey[0]);
+	assert_int_not_equal(anew->rkey[1], last->rkey[1]);
+	again = reg(BOTH, 0, 16, MPIB_MR_ACCESS);
+	assert_int_not_equal(again->rkey[0], last->rkey[0]);
+	/* One that is held answers, though the other, of the same range, came first. */
+	inside = reg(BOTH, 3, 2, MPIB_MR_ACCESS);
+	assert_true(inside->rkey[0] == anew->rkey[0] || inside->rkey[0] == again->rkey[0]);
+	assert_int_equal(fake_live_mrs(), 6);
+
+	assert_int_equal(mpib_mr_free(last), 0);
+	assert_int_equal(fake_live_mrs(), 4);
+	assert_int_equal(mpib_mr_free(anew), 0);
+	assert_int_equal(mpib_mr_free(again), 0);
+	assert_int_equal(mpib_mr_free(inside), 0);
 	assert_int_equal(fake_live_mrs(), 0);
 }
 
@@ -228,15 +258,11 @@ int main(void)
 {
 #define WITH_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_device, close_device)
 	const struct CMUnitTest tests[] = {
-		WITH_DEVICE(test_references),
-		WITH_DEVICE(test_sub_range),
-		WITH_DEVICE(test_other_access),
-		WITH_DEVICE(test_one_rail),
-		WITH_DEVICE(test_second_rail_fails),
-		WITH_DEVICE(test_memlock_advice),
-		WITH_DEVICE(test_bad_arguments),
-		WITH_DEVICE(test_dmabuf_not_shared),
-		WITH_DEVICE(test_many),
+		WITH_DEVICE(test_references),	     WITH_DEVICE(test_sub_range),
+		WITH_DEVICE(test_whole_is_gone),     WITH_DEVICE(test_other_access),
+		WITH_DEVICE(test_one_rail),	     WITH_DEVICE(test_second_rail_fails),
+		WITH_DEVICE(test_memlock_advice),    WITH_DEVICE(test_bad_arguments),
+		WITH_DEVICE(test_dmabuf_not_shared), WITH_DEVICE(test_many),
 		WITH_DEVICE(test_left_over),
 	};
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds plugin/nccl_abi.h to numbers that were measured by compiling against the headers of every
- * NCCL release from 2.19 to 2.30 (x86-64; the ABI is the same in all that speak a version). */
+/* Holds plugin/base/nccl_abi.h to numbers that were measured by compiling against the headers of
+ * every NCCL release from 2.19 to 2.30 (x86-64; the ABI is the same in all that speak a version).
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -10,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/macros.h"
-#include "plugin/nccl_abi.h"
+#include "plugin/base/nccl_abi.h"
 
 struct field_row {
 	const char *where;

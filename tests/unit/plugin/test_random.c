@@ -6,8 +6,8 @@
 
 #include <errno.h>
 
-#include "plugin/comm.h"
-#include "plugin/imm.h"
+#include "plugin/connection/comm.h"
+#include "plugin/wire/imm.h"
 #include "tests/unit/plugin/fake_verbs.h"
 #include "tests/unit/plugin/wire.h"
 #include "tests/unit/plugin/world.h"
@@ -152,10 +152,17 @@ static void one_life(unsigned int rows, enum end end)
 	for (unsigned int k = 0; k < 2; k++)
 		world_close(&worlds[k]);
 	/* Every receive of the shared queues is accounted for. */
-	for (int dev = 0; dev < 2; dev++)
+	for (int dev = 0; dev < 2; dev++) {
+		struct mpib_device *device = mpib_device_get(dev);
+
+		if (!device) {
+			fail_msg("device %d is gone", dev);
+			return;
+		}
 		for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
-			assert_int_equal(atomic_load(&mpib_device_get(dev)->hca[rail].srq_credits),
+			assert_int_equal(atomic_load(&device->hca[rail].srq_credits),
 					 wire_receives(dev, rail));
+	}
 	wire_cut();
 	assert_int_equal(mpib_api_finalize(ctx), ncclSuccess);
 	assert_int_equal(fake_live(), 0);

@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "plugin/comm.h"
-#include "plugin/result.h"
-#include "plugin/transfer.h"
+#include "plugin/connection/comm.h"
+#include "plugin/base/result.h"
+#include "plugin/data/transfer.h"
 #include "tests/unit/plugin/fake_verbs.h"
 #include "tests/unit/plugin/pair.h"
 
@@ -20,9 +20,9 @@ static struct pair p;
 static int clean(void **state)
 {
 	static const char *const names[] = {
-		"MPIB_IB_TC",  "MPIB_IB_SL",	    "MPIB_IB_TIMEOUT",	     "MPIB_IB_RETRY_CNT",
-		"MPIB_IB_ECE", "MPIB_NODE_ADDR",    "MPIB_GPUDIRECT",	     "MPIB_FLUSH",
-		"MPIB_MODE",   "MPIB_IB_GID_INDEX", "MPIB_ISLAND_PREFIX_LEN"
+		"MPIB_IB_TC",	"MPIB_IB_SL",	  "MPIB_IB_TIMEOUT",   "MPIB_IB_RETRY_CNT",
+		"MPIB_IB_ECE",	"MPIB_NODE_ADDR", "MPIB_GPUDIRECT",    "MPIB_FLUSH",
+		"MPIB_IB_PKEY", "MPIB_MODE",	  "MPIB_IB_GID_INDEX", "MPIB_ISLAND_PREFIX_LEN"
 	};
 
 	(void)state;
@@ -265,6 +265,48 @@ static void test_traffic_class(void **state)
 	traffic_class(106, 0);
 }
 
+/* Tables from v10 on: listen has none, connect has one. Every QP of both ends gets it. */
+static void test_traffic_class_of_connect_alone(void **state)
+{
+	(void)state;
+	assert_int_equal(mpib_api_init(&p.ctx, NULL, test_logger), ncclSuccess);
+	assert_int_equal(mpib_api_listen(p.ctx, 0, p.handle, &p.listener), ncclSuccess);
+	for (unsigned int k = 0; k < 30000 && !(p.send && p.recv); k++) {
+		if (!p.send)
+			assert_int_equal(mpib_api_connect(0, 106, p.handle, &p.send), ncclSuccess);
+		if (!p.recv)
+			assert_int_equal(mpib_api_accept(p.listener, &p.recv), ncclSuccess);
+		(void)poll(NULL, 0, 1);
+	}
+	assert_true(p.send && p.recv);
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		assert_int_equal(qp_of(p.send, rail).attr.ah_attr.grh.traffic_class, 106);
+		assert_int_equal(qp_of(p.recv, rail).attr.ah_attr.grh.traffic_class, 106);
+	}
+}
+
+/* The accepting node sets one itself, and it isn't the connecting node's. */
+static void test_traffic_class_differs(void **state)
+{
+	struct mpib_comm *send = NULL;
+	struct mpib_env env;
+	int r = 0;
+
+	(void)state;
+	assert_int_equal(mpib_env_read(&env), 0);
+	(void)setenv("MPIB_IB_TC", "41", 1);
+	assert_int_equal(mpib_api_init(&p.ctx, NULL, test_logger), ncclSuccess);
+	assert_int_equal(mpib_api_listen(p.ctx, 0, p.handle, &p.listener), ncclSuccess);
+	for (unsigned int k = 0; k < 30000 && r == 0; k++) {
+		r = mpib_connect(mpib_device_get(0), &env, 106, p.handle, &send);
+		(void)mpib_api_accept(p.listener, &p.recv);
+		(void)poll(NULL, 0, 1);
+	}
+	assert_int_equal(r, -MPIB_EUSAGE);
+	assert_null(p.recv);
+	assert_logged("MPIB_IB_TC differs: 41 on the accepting side, 106 on the connecting side");
+}
+
 /* Both drivers have it: both ends' QPs get what both can. */
 static void test_ece(void **state)
 {
@@ -339,6 +381,68 @@ static void test_infiniband(void **state)
 }
 
 /* One end InfiniBand and the other RoCE: refused, with both values, on both. */
+static void set_pkeys(unsigned int device, uint16_t first, uint16_t second, uint16_t third)
+{
+	struct fake_port port;
+
+	fake_get_port(device, &port);
+	port.link_layer = IBV_LINK_LAYER_INFINIBAND;
+	port.lid = (uint16_t)(device + 1);
+	port.pkey[0] = first;
+	port.pkey[1] = second;
+	port.pkey[2] = third;
+	fake_set_port(device, &port);
+}
+
+/* The limited default partition at index 0, as subnet managers leave it, and a full one behind. */
+static void test_partition(void **state)
+{
+	(void)state;
+	(void)setenv("MPIB_NODE_ADDR", "10.5.1.9", 1);
+	(void)setenv("MPIB_MODE", "1", 1);
+	set_pkeys(SOUT, 0x7fff, 0, 0x8003);
+	set_pkeys(SUP, 0xffff, 0, 0);
+	set_pkeys(SOUT2, 0x8003, 0x7fff, 0);
+	set_pkeys(SUP2, 0x7fff, 0, 0); /* limited, but the other end is a full member */
+	open_pair(1);
+	assert_int_equal(qp_of(p.send, MPIB_SOUT).attr.pkey_index, 2);
+	assert_int_equal(qp_of(p.recv, MPIB_SOUT).attr.pkey_index, 0);
+	assert_int_equal(send_base()->local.rail[MPIB_SOUT].pkey, 0x8003);
+	assert_int_equal(recv_base()->remote.rail[MPIB_SOUT].pkey, 0x8003);
+	assert_int_equal(pair_transfer(&p, 5000, 5000), ncclSuccess);
+	pair_close(&p);
+
+	/* By key, whatever the index: it exists on both ports, but not on SUP. */
+	(void)setenv("MPIB_IB_PKEY", "0x0003", 1);
+	test_log_clear();
+	assert_int_not_equal(pair_open(&p, test_logger, 1), ncclSuccess);
+	assert_logged("SUP rail sup:1: the port is not in partition 0x0003 (MPIB_IB_PKEY");
+	pair_close(&p);
+	set_pkeys(SUP, 0x0003, 0xffff, 0x8003);
+	set_pkeys(SUP2, 0xffff, 0x0003, 0);
+	open_pair(1);
+	assert_int_equal(qp_of(p.send, MPIB_SUP).attr.pkey_index, 2);
+	assert_int_equal(qp_of(p.recv, MPIB_SUP).attr.pkey_index, 1);
+}
+
+static void test_partitions_differ(void **state)
+{
+	(void)state;
+	(void)setenv("MPIB_NODE_ADDR", "10.5.1.9", 1);
+	(void)setenv("MPIB_MODE", "1", 1);
+	set_pkeys(SOUT, 0xffff, 0, 0);
+	set_pkeys(SUP, 0x8003, 0, 0);
+	set_pkeys(SOUT2, 0xffff, 0, 0);
+	set_pkeys(SUP2, 0x8004, 0, 0);
+	assert_int_not_equal(pair_open(&p, test_logger, 1), ncclSuccess);
+	assert_logged("partition key of SUP differs: 0x8004 on the accepting side, 0x8003 on the "
+		      "connecting side");
+	pair_close(&p);
+	set_pkeys(SUP, 0, 0, 0);
+	assert_int_not_equal(pair_open(&p, test_logger, 1), ncclSuccess);
+	assert_logged("SUP rail sup:1: the port is in no partition");
+}
+
 static void test_link_layers_differ(void **state)
 {
 	(void)state;
@@ -575,10 +679,14 @@ int main(void)
 		CASE(test_gid_is_searched_once),
 		CASE(test_timeout_retries_service_level),
 		CASE(test_traffic_class),
+		CASE(test_traffic_class_of_connect_alone),
+		CASE(test_traffic_class_differs),
 		CASE(test_ece),
 		CASE(test_ece_not_on_both),
 		CASE(test_infiniband),
 		CASE(test_link_layers_differ),
+		CASE(test_partition),
+		CASE(test_partitions_differ),
 		CASE(test_error_reaches_every_request),
 		CASE(test_flush),
 		CASE(test_flush_reads_both_rails),

@@ -5,10 +5,10 @@
 
 #include <errno.h>
 
-#include "plugin/comm.h"
-#include "plugin/imm.h"
-#include "plugin/result.h"
-#include "plugin/transfer.h"
+#include "plugin/connection/comm.h"
+#include "plugin/wire/imm.h"
+#include "plugin/base/result.h"
+#include "plugin/data/transfer.h"
 #include "tests/unit/common/random.h"
 #include "tests/unit/plugin/fake_verbs.h"
 #include "tests/unit/plugin/pair.h"
@@ -493,8 +493,18 @@ static void test_hostile_length(void **state)
 static void test_hostile_record(void **state)
 {
 	(void)state;
-	recv_comm()->records[0] = UINT64_MAX;
+	recv_comm()->records[1] = UINT64_MAX;
 	hostile(mpib_imm_encode(0, 2, MPIB_IMM_SIZE_RECORD), 8, "larger than the posted receive");
+}
+
+/* Less on SUP than arrived there, and more than there is. */
+static void test_hostile_parts(void **state)
+{
+	(void)state;
+	recv_comm()->records[0] = 63;
+	recv_comm()->records[1] = 64;
+	hostile(mpib_imm_encode(0, 2, MPIB_IMM_SIZE_RECORD), 8, "SUP bytes that can't be");
+	assert_int_equal(recv_comm()->base.counters->rail[MPIB_SUP].bytes, 0);
 }
 
 /* A clear-to-send row that an honest receiver wouldn't write. */
@@ -540,6 +550,7 @@ int main(void)
 		INTRA(test_hostile_size),
 		INTRA(test_hostile_length),
 		INTRA(test_hostile_record),
+		INTRA(test_hostile_parts),
 		INTRA(test_hostile_row),
 	};
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/macros.h"
-#include "plugin/watch.h"
+#include "plugin/base/watch.h"
 
 static unsigned int count_entries(const char *path)
 {

@@ -5,9 +5,9 @@
 
 #include <errno.h>
 
-#include "plugin/comm.h"
-#include "plugin/qp.h"
-#include "plugin/srq.h"
+#include "plugin/connection/comm.h"
+#include "plugin/verbs/qp.h"
+#include "plugin/verbs/srq.h"
 #include "tests/unit/plugin/fake_verbs.h"
 
 #define LINES_MAX   128

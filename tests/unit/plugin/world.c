@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/plugin/world.h"
 
-#include "plugin/comm.h"
+#include "plugin/connection/comm.h"
 #include "tests/unit/plugin/wire.h"
 
 #define SLOT_SIZE  8192u
@@ -357,6 +357,8 @@ void world_check_ended(const struct world *w)
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		bytes += send->counters->rail[rail].bytes;
+		assert_int_equal(recv->counters->rail[rail].bytes,
+				 send->counters->rail[rail].bytes);
 		assert_int_equal(send->polled[rail], 0);
 		assert_int_equal(mpib_recv_comm(w->p.recv)->reserved[rail], 0);
 		for (unsigned int k = 0; k < MPIB_QPS_MAX; k++)

@@ -10,7 +10,7 @@
 #include "tests/unit/plugin/test.h"
 
 #include "common/mpib_agent_iface.h"
-#include "plugin/cts.h"
+#include "plugin/wire/cts.h"
 #include "tests/unit/plugin/pair.h"
 
 #define WORLD_SLOTS 1280u /* buffers each way */

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Flow of one turn: send what is pending; read once, where nothing waits to be answered; answer a
+ * few frames for which the output has room, send. A client that doesn't read its answers isn't
+ * read. */
+#include "agent/clients/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent/clients/client_admin.h"
+#include "common/wire.h"
+
+size_t mpib_client_room(const struct mpib_client *client)
+{
+	return sizeof(client->out) - client->n_out;
+}
+
+void mpib_client_put(struct mpib_client *client, const void *data, size_t len)
+{
+	if (len > mpib_client_room(client)) {
+		client->closing = true; /* callers look at the room first */
+		return;
+	}
+	memcpy(client->out + client->n_out, data, len);
+	client->n_out += len;
+}
+
+void mpib_client_answer(struct mpib_client *client, uint8_t request_type, uint8_t status,
+			uint32_t slot)
+{
+	int len = mpib_wire_encode_response(client->out + client->n_out, mpib_client_room(client),
+					    request_type, status, slot);
+
+	if (len < 0)
+		client->closing = true;
+	else
+		client->n_out += (size_t)len;
+}
+
+/* Frames answered in one turn, a frame of a long answer counting as one: about 100 us. */
+#define TURN_FRAMES 16u
+
+/* ---- registrations -------------------------------------------------------------------------- */
+
+static void handle_register(struct mpib_client *client, const struct mpib_wire_msg *msg)
+{
+	struct mpib_addresses addresses = {
+		.sout_src_be = msg->sout_src_be,
+		.sout_dst_be = msg->sout_dst_be,
+		.sup_src_be = msg->sup_src_be,
+		.sup_dst_be = msg->sup_dst_be,
+	};
+	uint8_t status = MPIB_STATUS_INVALID;
+	uint32_t slot = 0;
+
+	if (client->peer->dead)
+		mpib_journal_refusal(client->flows->journal, client->peer, msg->conn_id, &addresses,
+				     "the process that connected has ended");
+	else
+		status = mpib_flows_register(client->flows, client->peer, msg->conn_id, &addresses,
+					     &slot);
+
+	mpib_client_answer(client, MPIB_MSG_REGISTER, status, slot);
+}
+
+static void handle_deregister(struct mpib_client *client, const struct mpib_wire_msg *msg)
+{
+	uint8_t status = mpib_flows_deregister(client->flows, client->peer, msg->conn_id);
+
+	mpib_client_answer(client, MPIB_MSG_DEREGISTER, status, 0);
+}
+
+/* Instead of the one before. To close a memfd of the keeper's doesn't take long. */
+static void set_table(struct mpib_client *client, int fd)
+{
+	if (client->table_fd >= 0)
+		(void)close(client->table_fd);
+	client->table_fd = fd;
+}
+
+static void handle_counters(struct mpib_client *client, const uint8_t *frame, size_t len)
+{
+	uint8_t status = MPIB_STATUS_INVALID;
+	struct mpib_msg_counters message;
+	int r = -EINVAL;
+
+	if (len == sizeof(message) && client->table_fd >= 0 && !client->peer->dead) {
+		memcpy(&message, frame, sizeof(message));
+		r = mpib_traffic_take(&client->flows->traffic, client->peer, client->table_fd,
+				      message.size);
+	}
+	set_table(client, -1);
+	if (r == 0) {
+		status = MPIB_STATUS_OK;
+	} else if (r == -EDQUOT) {
+		status = MPIB_STATUS_NO_SLOT;
+		mpib_flows_refused(client->flows, client->user, client->pid, MPIB_GOOD_TABLES,
+				   "as many counter tables as one user may hand over");
+	}
+	mpib_client_answer(client, MPIB_MSG_COUNTERS, status, 0);
+}
+
+static void handle_frame(struct mpib_client *client, const uint8_t *frame, size_t len)
+{
+	struct mpib_wire_msg msg;
+	int r = mpib_wire_decode_request(frame, len, &msg);
+
+	if (r == 0 && msg.type == MPIB_MSG_REGISTER)
+		handle_register(client, &msg);
+	else if (r == 0)
+		handle_deregister(client, &msg);
+	else if (r == -ENOTSUP && msg.type == MPIB_MSG_COUNTERS)
+		handle_counters(client, frame, len);
+	else if (r == -ENOTSUP)
+		mpib_client_admin(client, msg.type, frame, len);
+	else
+		mpib_client_answer(client, msg.type, MPIB_STATUS_INVALID, 0);
+}
+
+/* ---- bytes ---------------------------------------------------------------------------------- */
+
+static void drop_garbage(struct mpib_client *client)
+{
+	mpib_journal_client(client->flows->journal, client->pid, client->uid,
+			    "it sent something else than MPIB messages");
+	client->closing = true;
+}
+
+/* Takes one frame, or a part of one that is skipped, from @at on. Returns the bytes used; 0 where
+ * more have to come first. */
+static size_t take_frame(struct mpib_client *client, size_t at)
+{
+	const uint8_t *frame = client->in + at;
+	size_t have = client->n_in - at;
+	size_t len;
+	int r;
+
+	if (client->skip) {
+		size_t used = have < client->skip ? have : client->skip;
+
+		client->skip -= used;
+		if (!client->skip)
+			mpib_client_answer(client, client->skip_type, MPIB_STATUS_INVALID, 0);
+		return used;
+	}
+
+	r = mpib_wire_frame(frame, have, &len);
+	if (r < 0) {
+		drop_garbage(client);
+		return 0;
+	}
+	if (r > 0) {
+		handle_frame(client, frame, len);
+		return len;
+	}
+
+	/* No known message is that long: say so when all of it has passed by. */
+	if (len > sizeof(client->in)) {
+		client->skip_type = frame[offsetof(struct mpib_msg_header, msg_type)];
+		client->skip = len - have;
+		return have;
+	}
+
+	return 0;
+}
+
+/* Answers what there is. True where it stopped for want of room in the output, or at the end of the
+ * client's turn. */
+static bool take_frames(struct mpib_client *client)
+{
+	unsigned int left = TURN_FRAMES;
+	size_t at = 0;
+	bool more = true;
+
+	while (left > 0 && mpib_client_room(client) >= MPIB_ADMIN_FRAME_MAX) {
+		size_t used = 0;
+
+		left--;
+		if (client->n_events) {
+			mpib_client_put_events(client);
+			continue;
+		}
+		if (client->dump) {
+			mpib_client_dump(client);
+			continue;
+		}
+		if (!client->closing && at < client->n_in)
+			used = take_frame(client, at);
+		if (!used) {
+			more = false;
+			break;
+		}
+		at += used;
+	}
+
+	memmove(client->in, client->in + at, client->n_in - at);
+	client->n_in -= at;
+	return more;
+}
+
+/* 0, or a negative errno that ends the connection. */
+static int read_some(struct mpib_client *client)
+{
+	size_t room = sizeof(client->in) - client->n_in;
+	bool fds;
+	ssize_t n;
+
+	if (client->eof || client->more || !room)
+		return 0;
+
+	n = mpib_keeper_read(client->fd, client->in + client->n_in, room, &fds);
+	if (n < 0)
+		return n == -EAGAIN || n == -EINTR ? 0 : (int)n;
+	if (fds) {
+		/* Not watched, so not read, until it is told what the keeper read. */
+		mpib_poller_remove(&client->io);
+		return mpib_keeper_take(client->keeper, client->fd, room, client);
+	}
+	if (n == 0)
+		client->eof = true;
+
+	client->n_in += (size_t)n;
+	return 0;
+}
+
+static int send_some(struct mpib_client *client)
+{
+	ssize_t n;
+
+	if (!client->n_out)
+		return 0;
+
+	n = send(client->fd, client->out, client->n_out, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) {
+		/* Nobody reads it any more; what was asked before is done all the same. */
+		n = (ssize_t)client->n_out;
+		client->dump = 0;
+	}
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+
+	memmove(client->out, client->out + n, client->n_out - (size_t)n);
+	client->n_out -= (size_t)n;
+	return 0;
+}
+
+/* Watches for what can go on: output, which is the client's next turn as well, or else input. */
+static int set_events(struct mpib_client *client)
+{
+	uint32_t events = 0;
+
+	if (!client->io.poller)
+		return 0;
+	if (client->n_out || client->n_events || client->more)
+		events |= EPOLLOUT;
+	if (!client->eof && !client->closing && !client->n_out && !client->more)
+		events |= EPOLLIN;
+
+	return mpib_poller_change(&client->io, events);
+}
+
+static int serve(struct mpib_client *client)
+{
+	int r;
+
+	client->more = take_frames(client);
+	r = send_some(client);
+	/* What came with whole messages that don't take it is nobody's. */
+	if (!client->n_in)
+		set_table(client, -1);
+	return r;
+}
+
+static bool finished(const struct mpib_client *client)
+{
+	return (client->closing || client->eof) && !client->n_out && !client->more;
+}
+
+static void on_io(void *user, uint32_t revents);
+
+static int watch(struct mpib_client *client)
+{
+	return mpib_poller_add_part(client->poller, client->uid, &client->io, client->fd, EPOLLIN,
+				    on_io, client);
+}
+
+static void note_active(struct mpib_client *client)
+{
+	if (sd_event_now(client->loop, CLOCK_MONOTONIC, &client->active_usec) < 0)
+		client->active_usec = 0;
+}
+
+static void on_io(void *user, uint32_t revents)
+{
+	struct mpib_client *client = user;
+	int r;
+
+	if (revents & EPOLLIN)
+		note_active(client);
+
+	r = send_some(client);
+	if (r >= 0 && revents & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		r = read_some(client);
+	if (r >= 0)
+		r = serve(client);
+	if (r >= 0 && !finished(client))
+		r = set_events(client);
+
+	if (r < 0 || finished(client))
+		client->ops->closed(client->ops_user, client);
+}
+
+void mpib_client_taken(void *user, const struct mpib_keeper_taken *taken)
+{
+	struct mpib_client *client = user;
+	int r = taken->n < 0 && taken->n != -EAGAIN ? (int)taken->n : 0;
+
+	set_table(client, taken->table);
+	if (taken->n_fds && taken->table < 0)
+		mpib_journal_client(client->flows->journal, client->pid, client->uid,
+				    "it passed a descriptor that is not a sealed memfd: dropped");
+	if (r >= 0 && taken->n > 0) {
+		memcpy(client->in + client->n_in, taken->bytes, (size_t)taken->n);
+		client->n_in += (size_t)taken->n;
+	}
+
+	note_active(client);
+	if (r >= 0)
+		r = watch(client);
+	if (r >= 0)
+		r = serve(client);
+	if (r >= 0 && !finished(client))
+		r = set_events(client);
+	if (r < 0 || finished(client))
+		client->ops->closed(client->ops_user, client);
+}
+
+void mpib_client_push(struct mpib_client *client, const struct mpib_admin_event *event)
+{
+	if (client->n_events == MPIB_CLIENT_EVENTS || client->n_lost) {
+		/* The next turn of the loop finds a connection that is over. */
+		if (client->n_lost++ == 0)
+			(void)shutdown(client->fd, SHUT_RDWR);
+		return;
+	}
+
+	client->events[(client->first_event + client->n_events) % MPIB_CLIENT_EVENTS] = *event;
+	client->n_events++;
+	(void)set_events(client);
+}
+
+int mpib_client_start(struct mpib_client *client, sd_event *loop, struct mpib_poller *poller)
+{
+	client->loop = loop;
+	client->poller = poller;
+	if (sd_event_now(loop, CLOCK_MONOTONIC, &client->active_usec) < 0)
+		return -EINVAL;
+
+	return watch(client);
+}
+
+struct mpib_client *mpib_client_free(struct mpib_client *client)
+{
+	if (!client)
+		return NULL;
+
+	mpib_poller_remove(&client->io);
+	if (client->fd >= 0)
+		mpib_keeper_close(client->keeper, client->fd);
+	set_table(client, -1);
+	free(client->changes);
+	free(client->events);
+	free(client);
+	return NULL;
+}

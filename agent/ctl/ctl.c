@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpibctl: options, the table of commands, exit codes. */
+#include "agent/ctl/ctl.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/standard_fds.h"
+#include "agent/ctl/screen.h"
+#include "common/cleanup.h"
+#include "common/macros.h"
+#include "common/number.h"
+#include "common/printable.h"
+
+MPIB_DEFINE_CLEANUP(struct mpib_output *, mpib_output_free);
+
+static const struct {
+	const char *name;
+	const char *argument; /* what it takes, each word one; "" for none */
+	enum mpib_ctl_exit (*run)(struct mpib_ctl *ctl);
+	const char *help;
+} commands[] = {
+	{ "status", "", mpib_ctl_status, "the agent's health and counts" },
+	{ "flows", "", mpib_ctl_flows, "flows of this host, their shares and rules" },
+	{ "top", "", mpib_ctl_top, "the same each second, see --count" },
+	{ "hints", "", mpib_ctl_hints, "the hint table as plugins read it (no agent needed)" },
+	{ "explain", "FLOW", mpib_ctl_explain,
+	  "what each rule gives a flow, and which is in force" },
+	{ "policy", "", mpib_ctl_policy, "the policy in force, defaults included" },
+	{ "monitor", "", mpib_ctl_monitor, "events as they happen, see --count" },
+	{ "metrics", "", mpib_ctl_metrics, "OpenMetrics text, see --output" },
+	{ "doctor", "", mpib_ctl_doctor, "what to mend before a job runs; for prologs, too" },
+	{ "set", "FLOW SHARE", mpib_ctl_set, "give a flow a share above the policy, see --for" },
+	{ "unset", "FLOW", mpib_ctl_unset, "end that: the policy holds again" },
+	{ "check", "FILE", mpib_ctl_check, "check a policy file (no agent needed)" },
+	{ "reload", "", mpib_ctl_reload, "reload the policy, wait, say what changed" },
+};
+
+static const struct {
+	struct option option;
+	const char *argument;
+	const char *only; /* the commands that know it, NULL: all */
+	const char *help;
+} options[] = {
+	{ { "json", no_argument, NULL, 'j' },
+	  "",
+	  NULL,
+	  "JSON, exactly when the exit code is 0 (doctor: 0, 1, 5)" },
+	{ { "dir", required_argument, NULL, 'd' },
+	  "DIR",
+	  NULL,
+	  "the agent's directory (default $" MPIB_AGENT_DIR_ENV " or " MPIB_AGENT_DIR_DEFAULT ")" },
+	{ { "sort", required_argument, NULL, 's' },
+	  "COLUMN",
+	  "flows top",
+	  "flows, top: by a column; -COLUMN: the greatest first" },
+	{ { "peer", required_argument, NULL, 'P' },
+	  "ADDR",
+	  "flows top",
+	  "flows, top: from or to a SOUT address or subnet" },
+	{ { "island", required_argument, NULL, 'i' },
+	  "NAME",
+	  "flows top",
+	  "flows, top: from or to an island" },
+	{ { "pid", required_argument, NULL, 'p' },
+	  "PID",
+	  "flows top doctor",
+	  "flows, top: of a process; doctor: look at a running job" },
+	{ { "for", required_argument, NULL, 'f' },
+	  "TIME",
+	  "set",
+	  "set: for 90s, 10m, 2h or 7d; otherwise to unset or boot" },
+	{ { "all", no_argument, NULL, 'a' }, "", "hints", "hints: free slots too" },
+	{ { "root", required_argument, NULL, 'r' },
+	  "DIR",
+	  "doctor",
+	  "doctor: look at sysfs and devices below DIR" },
+	{ { "env", no_argument, NULL, 'e' },
+	  "",
+	  "doctor",
+	  "doctor: every setting, and where it is from" },
+	{ { "count", required_argument, NULL, 'n' },
+	  "N",
+	  "monitor top",
+	  "monitor, top: end after N events, or looks" },
+	{ { "output", required_argument, NULL, 'o' },
+	  "FILE",
+	  "metrics",
+	  "metrics: put FILE in place, whole, instead of printing" },
+	{ { "version", no_argument, NULL, 'V' }, "", NULL, "print the version and exit" },
+	{ { "help", no_argument, NULL, 'h' }, "", NULL, "print this and exit" },
+};
+
+static void print_help(void)
+{
+	(void)printf("Usage: mpibctl [OPTION]... COMMAND [ARGUMENT]\n"
+		     "Looks at MPIB's agent on this host and asks it to reload.\n\nCommands:\n");
+	for (size_t n = 0; n < MPIB_ARRAY_SIZE(commands); n++)
+		(void)printf("  %-8s %-10s  %s\n", commands[n].name, commands[n].argument,
+			     commands[n].help);
+	(void)printf("\nOptions:\n");
+	for (size_t n = 0; n < MPIB_ARRAY_SIZE(options); n++)
+		(void)printf("  --%-8s %-6s %s\n", options[n].option.name, options[n].argument,
+			     options[n].help);
+	(void)printf("\nExit codes: 0 good, 1 failure, 2 bad use, 3 no agent, 4 forbidden,\n"
+		     "5 doctor warns. See mpibctl(1).\n");
+}
+
+enum mpib_ctl_exit mpib_ctl_fail_output(struct mpib_ctl *ctl, int error)
+{
+	ctl->cause.text[0] = '\0';
+	if (error != -EPIPE)
+		(void)mpib_cause_set(&ctl->cause, error, "%scan't write the answer: %s",
+				     ctl->changed ? "what was asked is done, but " : "",
+				     strerror(-error));
+	return MPIB_CTL_FAILURE;
+}
+
+/* For what is printed without an agent. */
+static int finish_stdout(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return MPIB_CTL_OK;
+	if (errno != EPIPE)
+		(void)fprintf(stderr, "mpibctl: can't write: %s\n", strerror(errno));
+	return MPIB_CTL_FAILURE;
+}
+
+static int run(struct mpib_ctl *ctl, enum mpib_ctl_exit (*command)(struct mpib_ctl *ctl))
+{
+	mpib_cleanup(mpib_output_freep) struct mpib_output *output = NULL;
+	enum mpib_ctl_exit code;
+	int r;
+
+	if (mpib_output_new(&output) < 0) {
+		(void)fprintf(stderr, "mpibctl: out of memory\n");
+		return MPIB_CTL_FAILURE;
+	}
+
+	ctl->output = output;
+	code = command(ctl);
+	if (code != MPIB_CTL_OK && ctl->cause.text[0])
+		(void)fprintf(stderr, "mpibctl: %s\n", ctl->cause.text);
+	if ((code != MPIB_CTL_OK && !ctl->answered) || ctl->printed)
+		return code;
+
+	mpib_output_fit(output, mpib_screen_get().columns, 0);
+	r = mpib_output_print(output, ctl->json, stdout);
+	if (r < 0) {
+		code = mpib_ctl_fail_output(ctl, r);
+		if (ctl->cause.text[0])
+			(void)fprintf(stderr, "mpibctl: %s\n", ctl->cause.text);
+	}
+	return code;
+}
+
+static int count_words(const char *text)
+{
+	int words = *text != '\0';
+
+	for (; *text; text++)
+		words += *text == ' ';
+	return words;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *p = words; (p = strstr(p, word)); p += len) {
+		if ((p == words || p[-1] == ' ') && (p[len] == ' ' || !p[len]))
+			return true;
+	}
+	return false;
+}
+
+/* True where each option given is one that @command knows: a filter that is only passed over would
+ * tell something that isn't so. */
+static bool options_fit(const bool given[], const char *command)
+{
+	for (size_t n = 0; n < MPIB_ARRAY_SIZE(options); n++) {
+		if (!given[n] || !options[n].only || has_word(options[n].only, command))
+			continue;
+		(void)fprintf(stderr, "mpibctl: --%s is not for %s, but for: %s\n",
+			      options[n].option.name, command, options[n].only);
+		return false;
+	}
+	return true;
+}
+
+static int dispatch(struct mpib_ctl *ctl, const bool given[], int argc, char *argv[])
+{
+	if (argc == 0) {
+		(void)fprintf(stderr, "mpibctl: no command; see mpibctl --help\n");
+		return MPIB_CTL_USAGE;
+	}
+
+	for (size_t n = 0; n < MPIB_ARRAY_SIZE(commands); n++) {
+		int wanted = 1 + count_words(commands[n].argument);
+
+		if (strcmp(argv[0], commands[n].name) != 0)
+			continue;
+		if (argc != wanted) {
+			(void)fprintf(stderr, "mpibctl: use: mpibctl %s %s\n", commands[n].name,
+				      commands[n].argument);
+			return MPIB_CTL_USAGE;
+		}
+		if (!options_fit(given, commands[n].name))
+			return MPIB_CTL_USAGE;
+		for (int arg = 1; arg < wanted; arg++)
+			ctl->arguments[arg - 1] = argv[arg];
+		return run(ctl, commands[n].run);
+	}
+
+	(void)fprintf(stderr, "mpibctl: unknown command \"%s\"; see mpibctl --help\n", argv[0]);
+	return MPIB_CTL_USAGE;
+}
+
+/* 1..@max; 0 and a line where @text is none. */
+static unsigned long parse_number(const char *option, const char *text, long max)
+{
+	long number;
+	char value[MPIB_PRINTABLE_MAX];
+
+	if (mpib_number_parse(text, strlen(text), 1, max, &number) == 0)
+		return (unsigned long)number;
+
+	(void)fprintf(stderr, "mpibctl: %s %s: must be a number from 1 to %ld\n", option,
+		      mpib_printable(text, value, sizeof(value)), max);
+	return 0;
+}
+
+/* One option; MPIB_CTL_USAGE where its argument is none. */
+static enum mpib_ctl_exit take_option(struct mpib_ctl *ctl, int option)
+{
+	switch (option) {
+	case 'j':
+		ctl->json = true;
+		break;
+	case 'd':
+		ctl->dir = optarg;
+		break;
+	case 's':
+		ctl->sort = optarg;
+		break;
+	case 'P':
+		ctl->peer = optarg;
+		break;
+	case 'i':
+		ctl->island = optarg;
+		break;
+	case 'f':
+		ctl->time = optarg;
+		break;
+	case 'a':
+		ctl->all = true;
+		break;
+	case 'r':
+		ctl->root = optarg;
+		break;
+	case 'n':
+		ctl->count = parse_number("--count", optarg, 1000000000);
+		return ctl->count ? MPIB_CTL_OK : MPIB_CTL_USAGE;
+	case 'e':
+		ctl->job_env = true;
+		break;
+	case 'p':
+		ctl->pid = parse_number("--pid", optarg, INT_MAX);
+		return ctl->pid ? MPIB_CTL_OK : MPIB_CTL_USAGE;
+	case 'o':
+		ctl->file = optarg;
+		break;
+	default:
+		return MPIB_CTL_USAGE;
+	}
+	return MPIB_CTL_OK;
+}
+
+int main(int argc, char *argv[])
+{
+	struct option longs[MPIB_ARRAY_SIZE(options) + 1] = { 0 };
+	bool given[MPIB_ARRAY_SIZE(options)] = { 0 };
+	const char *dir = getenv(MPIB_AGENT_DIR_ENV);
+	struct mpib_ctl ctl = { .dir = dir && *dir ? dir : MPIB_AGENT_DIR_DEFAULT };
+	int place = 0;
+	int c;
+
+	if (mpib_standard_fds_open() < 0)
+		return MPIB_CTL_FAILURE;
+	for (size_t n = 0; n < MPIB_ARRAY_SIZE(options); n++)
+		longs[n] = options[n].option;
+
+	while ((c = getopt_long(argc, argv, "h", longs, &place)) != -1) {
+		if (c == 'V')
+			(void)puts("mpibctl " MPIB_VERSION);
+		if (c == 'h')
+			print_help();
+		if (c == 'V' || c == 'h')
+			return finish_stdout();
+		if (take_option(&ctl, c) != MPIB_CTL_OK)
+			return MPIB_CTL_USAGE;
+		given[place] = true;
+	}
+
+	return dispatch(&ctl, given, argc - optind, argv + optind);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpibctl metrics: counts and shares as OpenMetrics text, on stdout or put whole in the place of a
+ * file. The labels are bounded: at most FLOWS_MAX flows are listed, the rest are a number. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/ctl/ctl.h"
+#include "common/cleanup.h"
+#include "common/ipv4.h"
+#include "common/macros.h"
+
+#define FLOWS_MAX 512u
+
+struct metric {
+	const char *name; /* of a counter without its "_total" */
+	const char *type;
+	const char *help;
+	size_t offset; /* in struct mpib_admin_status */
+	bool wide;     /* 64 bits */
+	double scale;  /* 0: as it is */
+};
+
+#define NARROW(field) offsetof(struct mpib_admin_status, field), false, 0
+#define WIDE(field)   offsetof(struct mpib_admin_status, field), true, 0
+#define USEC(field)   offsetof(struct mpib_admin_status, field), true, 1e-6
+
+static const struct metric metrics[] = {
+	{ "mpib_start_time_seconds", "gauge", "When the agent started.", USEC(start_usec) },
+	{ "mpib_policy_load_time_seconds", "gauge", "When the policy in force was loaded.",
+	  USEC(policy_usec) },
+	{ "mpib_policy_refused", "gauge", "1 where the latest reload was refused.",
+	  NARROW(policy_refused) },
+	{ "mpib_policy_missing", "gauge", "1 where the agent runs without a policy file.",
+	  NARROW(policy_missing) },
+	{ "mpib_state_unsaved", "gauge", "1 where the state can't be saved at present.",
+	  NARROW(unsaved) },
+	{ "mpib_state_unsaved_connections", "gauge", "Registrations that the state lacks.",
+	  NARROW(unsaved_registrations) },
+	{ "mpib_unclaimed", "gauge", "Registrations of before without a known process.",
+	  NARROW(unclaimed) },
+	{ "mpib_slots", "gauge", "Entries of the hint table.", NARROW(slots) },
+	{ "mpib_flows", "gauge", "Flows that hold a slot.", NARROW(flows) },
+	{ "mpib_connections", "gauge", "Registered connections.", NARROW(registrations) },
+	{ "mpib_processes", "gauge", "Processes that are known.", NARROW(processes) },
+	{ "mpib_clients", "gauge", "Open connections to the socket.", NARROW(clients) },
+	{ "mpib_clients_limit", "gauge", "Room for connections and processes.",
+	  NARROW(max_clients) },
+	{ "mpib_monitors", "gauge", "Clients that watch events.", WIDE(monitors) },
+	{ "mpib_generation", "gauge", "Incarnation of the agent in the hint table.",
+	  NARROW(generation) },
+	{ "mpib_heartbeat_age_seconds", "gauge", "Time since the heartbeat moved.",
+	  USEC(beat_age_usec) },
+	{ "mpib_registered", "counter", "Registrations granted.", WIDE(registered) },
+	{ "mpib_deregistered", "counter", "Registrations ended.", WIDE(deregistered) },
+	{ "mpib_refused", "counter", "Requests refused.", WIDE(refused) },
+	{ "mpib_reloads", "counter", "Policies loaded by reloads.", WIDE(reloads) },
+	{ "mpib_reloads_refused", "counter", "Reloads refused.", WIDE(reloads_refused) },
+	{ "mpib_journal_entries", "counter", "Journal entries written.", WIDE(entries_written) },
+	{ "mpib_journal_suppressed", "counter", "Journal entries only counted.",
+	  WIDE(entries_suppressed) },
+	{ "mpib_monitors_dropped", "counter", "Watching clients dropped for reading too slowly.",
+	  WIDE(monitors_dropped) },
+};
+
+/* ---- collecting ----------------------------------------------------------------------------- */
+
+struct flow_list {
+	struct mpib_admin_flow *flows;
+	size_t count;
+	size_t unlisted;
+};
+
+static void take_status(struct mpib_ctl *ctl, const void *record)
+{
+	ctl->status = *(const struct mpib_admin_status *)record;
+}
+
+static void take_flow(struct mpib_ctl *ctl, const void *record)
+{
+	struct flow_list *list = ctl->collected;
+
+	if (list->count < FLOWS_MAX)
+		list->flows[list->count++] = *(const struct mpib_admin_flow *)record;
+	else
+		list->unlisted++;
+}
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+static void print_head(FILE *out, const char *name, const char *type, const char *help)
+{
+	(void)fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void print_status(FILE *out, const struct mpib_admin_status *status)
+{
+	for (size_t n = 0; n < MPIB_ARRAY_SIZE(metrics); n++) {
+		const struct metric *m = &metrics[n];
+		const char *base = (const char *)status + m->offset;
+		uint32_t narrow = 0;
+		uint64_t value = 0;
+
+		if (m->wide)
+			memcpy(&value, base, sizeof(value));
+		else
+			memcpy(&narrow, base, sizeof(narrow));
+		value += narrow;
+
+		print_head(out, m->name, m->type, m->help);
+		(void)fprintf(out, "%s%s ", m->name, strcmp(m->type, "counter") ? "" : "_total");
+		if (m->scale > 0)
+			(void)fprintf(out, "%.6f\n", (double)value * m->scale);
+		else
+			(void)fprintf(out, "%" PRIu64 "\n", value);
+	}
+}
+
+static void print_policy_file(FILE *out, const struct mpib_admin_status *status)
+{
+	int file = mpib_ctl_config_file(status);
+
+	if (file < 0)
+		return;
+	print_head(out, "mpib_policy_file_differs", "gauge",
+		   "Not 0 where the policy file isn't what is in force: 1 changed, 2 gone, 3 "
+		   "unreadable.");
+	(void)fprintf(out, "mpib_policy_file_differs %d\n", file);
+}
+
+static void print_traffic(FILE *out, const struct flow_list *list)
+{
+	static const char *const rails[2] = { "sout", "sup" };
+	char flow[MPIB_FLOW_TEXT_MAX];
+
+	print_head(out, "mpib_flow_bytes", "counter",
+		   "Payload of the flow, by its processes' counters.");
+	for (size_t n = 0; n < list->count; n++) {
+		const struct mpib_admin_flow *f = &list->flows[n];
+
+		(void)mpib_flow_format(f->src_be, f->dst_be, flow);
+		for (unsigned int rail = 0; rail < 2; rail++)
+			(void)fprintf(out,
+				      "mpib_flow_bytes_total{flow=\"%s\",rail=\"%s\",direction="
+				      "\"sent\"} %" PRIu64 "\nmpib_flow_bytes_total{flow=\"%s\","
+				      "rail=\"%s\",direction=\"received\"} %" PRIu64 "\n",
+				      flow, rails[rail], f->sent[rail], flow, rails[rail],
+				      f->received[rail]);
+	}
+}
+
+static void print_flows(FILE *out, const struct flow_list *list)
+{
+	char flow[MPIB_FLOW_TEXT_MAX];
+
+	print_head(out, "mpib_flow_share", "gauge",
+		   "SUP's part of each message of the flow, 0 to 1.");
+	for (size_t n = 0; n < list->count; n++)
+		(void)fprintf(out, "mpib_flow_share{flow=\"%s\",rule=\"%s\"} %.4f\n",
+			      mpib_flow_format(list->flows[n].src_be, list->flows[n].dst_be, flow),
+			      mpib_rule_name((enum mpib_rule)list->flows[n].rule),
+			      list->flows[n].share / 1024.0);
+
+	print_head(out, "mpib_flow_connections", "gauge", "Registered connections of the flow.");
+	for (size_t n = 0; n < list->count; n++)
+		(void)fprintf(out, "mpib_flow_connections{flow=\"%s\"} %u\n",
+			      mpib_flow_format(list->flows[n].src_be, list->flows[n].dst_be, flow),
+			      list->flows[n].registrations);
+
+	print_traffic(out, list);
+	print_head(out, "mpib_flows_unlisted", "gauge", "Flows beyond those with labels here.");
+	(void)fprintf(out, "mpib_flows_unlisted %zu\n", list->unlisted);
+}
+
+static void print_metrics(struct mpib_ctl *ctl, FILE *out, bool up, const struct flow_list *list)
+{
+	print_head(out, "mpib_agent_up", "gauge", "1 where the agent answers.");
+	(void)fprintf(out, "mpib_agent_up %d\n", up);
+	if (up) {
+		ctl->status.version[sizeof(ctl->status.version) - 1] = '\0';
+		print_head(out, "mpib_agent_info", "gauge", "Version of the agent.");
+		(void)fprintf(out, "mpib_agent_info{version=\"%s\"} 1\n", ctl->status.version);
+		print_status(out, &ctl->status);
+		print_policy_file(out, &ctl->status);
+		print_flows(out, list);
+	}
+	(void)fputs("# EOF\n", out);
+}
+
+/* ---- where it goes -------------------------------------------------------------------------- */
+
+/* Whole or not at all: a collector may read at any moment. */
+static int write_file(const char *path, const char *text)
+{
+	mpib_cleanup(mpib_freep) char *temporary = NULL;
+	FILE *file;
+	int fd;
+	int r = 0;
+
+	if (asprintf(&temporary, "%s.XXXXXX", path) < 0)
+		return -ENOMEM;
+	fd = mkostemp(temporary, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	file = fdopen(fd, "w");
+	if (!file) {
+		r = -errno;
+		(void)close(fd);
+		(void)unlink(temporary);
+		return r;
+	}
+
+	if (fputs(text, file) < 0 || fchmod(fd, 0644) < 0)
+		r = -errno;
+	if (fclose(file) && r == 0)
+		r = -errno;
+	if (r == 0 && rename(temporary, path) < 0)
+		r = -errno;
+	if (r < 0)
+		(void)unlink(temporary);
+	return r;
+}
+
+static enum mpib_ctl_exit collect(struct mpib_ctl *ctl, struct flow_list *list)
+{
+	struct mpib_admin_status status;
+	struct mpib_admin_flow flow;
+	enum mpib_ctl_exit code;
+
+	code = mpib_ctl_ask(ctl, MPIB_ADMIN_STATUS, NULL, &status, sizeof(status), take_status, 5);
+	if (code != MPIB_CTL_OK)
+		return code;
+
+	ctl->collected = list;
+	return mpib_ctl_ask(ctl, MPIB_ADMIN_FLOWS, NULL, &flow, sizeof(flow), take_flow, 5);
+}
+
+enum mpib_ctl_exit mpib_ctl_metrics(struct mpib_ctl *ctl)
+{
+	mpib_cleanup(mpib_freep) struct mpib_admin_flow *flows = calloc(FLOWS_MAX, sizeof(*flows));
+	struct flow_list list = { .flows = flows };
+	mpib_cleanup(mpib_freep) char *text = NULL;
+	enum mpib_ctl_exit code;
+	size_t len = 0;
+	FILE *memory;
+	int r;
+
+	if (ctl->json) {
+		(void)mpib_cause_set(&ctl->cause, -EINVAL,
+				     "metrics are OpenMetrics text; JSON has status and flows");
+		return MPIB_CTL_USAGE;
+	}
+	memory = flows ? open_memstream(&text, &len) : NULL;
+	if (!memory)
+		return mpib_ctl_fail(ctl, -ENOMEM, "memory");
+
+	code = collect(ctl, &list);
+	print_metrics(ctl, memory, code == MPIB_CTL_OK, &list);
+	if (fclose(memory))
+		return mpib_ctl_fail(ctl, -ENOMEM, "memory");
+
+	/* That no agent answers is worth a sample, too. */
+	if (!ctl->file) {
+		ctl->answered = true;
+		mpib_output_whole(ctl->output, "metrics", text);
+		return code;
+	}
+
+	r = write_file(ctl->file, text);
+	if (r < 0) {
+		(void)mpib_cause_set(&ctl->cause, r, "can't write %s: %s", ctl->file, strerror(-r));
+		return MPIB_CTL_FAILURE;
+	}
+	ctl->printed = true;
+	return code;
+}

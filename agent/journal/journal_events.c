@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One function an event: its sentence and its fields. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "agent/journal/journal_impl.h"
+#include "common/ipv4.h"
+#include "common/share.h"
+
+static void add_process(struct mpib_entry *entry, pid_t pid, uid_t uid)
+{
+	if (pid > 0)
+		mpib_entry_add(entry, "OBJECT_PID=%ld", (long)pid);
+	mpib_entry_add(entry, "MPIB_UID=%u", uid);
+}
+
+static void add_slot(struct mpib_entry *entry, uint32_t index, const struct mpib_slot *slot)
+{
+	char flow[MPIB_FLOW_TEXT_MAX];
+
+	mpib_entry_add(entry, "MPIB_FLOW=%s", mpib_flow_format(slot->src_be, slot->dst_be, flow));
+	mpib_entry_add(entry, "MPIB_SLOT=%u", index);
+	mpib_entry_add(entry, "MPIB_SHARE=%u", slot->verdict.share);
+	mpib_entry_add(entry, "MPIB_ISLAND_SRC=%s", slot->verdict.src_island);
+	mpib_entry_add(entry, "MPIB_ISLAND_DST=%s", slot->verdict.dst_island);
+	mpib_entry_add(entry, "MPIB_RULE=%s", mpib_rule_name(slot->verdict.rule));
+}
+
+void mpib_journal_start(struct mpib_journal *journal, const char *dir, const char *config,
+			uint32_t slots, uint32_t flows)
+{
+	struct mpib_entry entry;
+
+	mpib_entry_start(&entry, MPIB_EVENT_START, LOG_INFO,
+			 "started: mpib-agentd " MPIB_VERSION
+			 " serves %s with %u slots, policy %s, %u flow%s "
+			 "re-adopted",
+			 dir, slots, config, flows, flows == 1 ? "" : "s");
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_stop(struct mpib_journal *journal, const char *dir, uint32_t flows)
+{
+	struct mpib_entry entry;
+
+	mpib_entry_start(&entry, MPIB_EVENT_STOP, LOG_INFO,
+			 "stopped: %u flow%s of %s keep their last shares", flows,
+			 flows == 1 ? "" : "s", dir);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_failure(struct mpib_journal *journal, const char *text)
+{
+	struct mpib_entry entry;
+
+	mpib_entry_start(&entry, MPIB_EVENT_STOP, LOG_ERR, "%s", text);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_adopt(struct mpib_journal *journal, bool warning, const char *text)
+{
+	struct mpib_entry entry;
+
+	/* What fails again with each registration is told once. */
+	if (warning && !mpib_journal_admit_cause(journal, MPIB_EVENT_ADOPT, text))
+		return;
+
+	mpib_entry_start(&entry, MPIB_EVENT_ADOPT, warning ? LOG_WARNING : LOG_INFO, "%s", text);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_register(struct mpib_journal *journal, const struct mpib_reg *reg,
+			   const struct mpib_slot *slot)
+{
+	struct mpib_entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX];
+	char percent[MPIB_SHARE_TEXT_MAX];
+
+	if (!mpib_journal_admit(journal, MPIB_EVENT_REGISTER))
+		return;
+
+	mpib_entry_start(
+		&entry, MPIB_EVENT_REGISTER, LOG_INFO,
+		"flow %s registered by pid %ld: connection 0x%08x, slot %u, share %u (%s), "
+		"island %s to %s, rule %s",
+		mpib_flow_format(slot->src_be, slot->dst_be, flow), (long)reg->peer->pid,
+		reg->conn_id, reg->slot, slot->verdict.share,
+		mpib_share_format(slot->verdict.share, percent), slot->verdict.src_island,
+		slot->verdict.dst_island, mpib_rule_name(slot->verdict.rule));
+	add_slot(&entry, reg->slot, slot);
+	mpib_entry_add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
+	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg *reg,
+			     const struct mpib_slot *slot, const char *why)
+{
+	struct mpib_entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX];
+
+	if (!mpib_journal_admit(journal, MPIB_EVENT_DEREGISTER))
+		return;
+
+	mpib_entry_start(&entry, MPIB_EVENT_DEREGISTER, LOG_INFO,
+			 "flow %s deregistered: connection 0x%08x of pid %ld, slot %u, %s; %u left",
+			 mpib_flow_format(slot->src_be, slot->dst_be, flow), reg->conn_id,
+			 (long)reg->peer->pid, reg->slot, why, slot->n_regs - 1);
+	add_slot(&entry, reg->slot, slot);
+	mpib_entry_add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
+	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
+		       uint32_t share_before)
+{
+	struct mpib_entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX];
+	char before[MPIB_SHARE_TEXT_MAX];
+	char after[MPIB_SHARE_TEXT_MAX];
+
+	if (!mpib_journal_admit(journal, MPIB_EVENT_HINT))
+		return;
+
+	mpib_entry_start(&entry, MPIB_EVENT_HINT, LOG_NOTICE,
+			 "flow %s share %u (%s) -> %u (%s): slot %u, rule %s",
+			 mpib_flow_format(slot->src_be, slot->dst_be, flow), share_before,
+			 mpib_share_format(share_before, before), slot->verdict.share,
+			 mpib_share_format(slot->verdict.share, after), index,
+			 mpib_rule_name(slot->verdict.rule));
+	add_slot(&entry, index, slot);
+	mpib_entry_add(&entry, "MPIB_SHARE_BEFORE=%u", share_before);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_override(struct mpib_journal *journal, const struct mpib_override *override,
+			   const char *how, uint64_t usec, uid_t uid)
+{
+	struct mpib_entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX];
+	char percent[MPIB_SHARE_TEXT_MAX];
+	char time[48] = "";
+
+	if (usec)
+		(void)snprintf(time, sizeof(time), " for %" PRIu64 " s",
+			       (usec + 999999u) / 1000000u);
+	mpib_entry_start(
+		&entry, MPIB_EVENT_OVERRIDE, LOG_NOTICE, "flow %s override %u (%s) %s%s by uid %u",
+		mpib_flow_format(override->src_be, override->dst_be, flow), override->share,
+		mpib_share_format(override->share, percent), how, time, uid);
+	mpib_entry_add(&entry, "MPIB_FLOW=%s", flow);
+	mpib_entry_add(&entry, "MPIB_SHARE=%u", override->share);
+	mpib_entry_add(&entry, "MPIB_OVERRIDE=%s", how);
+	mpib_entry_add(&entry, "MPIB_UID=%u", uid);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_reload(struct mpib_journal *journal, const char *path, uint32_t flows,
+			 uint32_t changed)
+{
+	struct mpib_entry entry;
+
+	mpib_entry_start(&entry, MPIB_EVENT_RELOAD, LOG_NOTICE,
+			 "policy reloaded from %s: %u of %u flow%s got another share", path,
+			 changed, flows, flows == 1 ? "" : "s");
+	mpib_entry_add(&entry, "MPIB_CHANGED=%u", changed);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_policy(struct mpib_journal *journal, const char *text)
+{
+	struct mpib_entry entry;
+
+	mpib_entry_start(&entry, MPIB_EVENT_RELOAD, LOG_WARNING, "%s", text);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_reload_refused(struct mpib_journal *journal, const char *cause)
+{
+	struct mpib_entry entry;
+
+	mpib_entry_start(&entry, MPIB_EVENT_RELOAD_REFUSED, LOG_ERR,
+			 "reload refused, the old policy stays in force: %s", cause);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_refusal(struct mpib_journal *journal, const struct mpib_peer *peer,
+			  uint32_t conn_id, const struct mpib_addresses *addresses, const char *why)
+{
+	struct mpib_entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX] = "";
+
+	if (!mpib_journal_admit(journal, MPIB_EVENT_REFUSAL))
+		return;
+
+	if (addresses)
+		(void)mpib_flow_format(addresses->sout_src_be, addresses->sout_dst_be, flow);
+	mpib_entry_start(&entry, MPIB_EVENT_REFUSAL, LOG_WARNING,
+			 "refused connection 0x%08x of pid %ld (uid %u)%s%s: %s", conn_id,
+			 (long)peer->pid, peer->user->uid, addresses ? ", flow " : "", flow, why);
+	if (addresses)
+		mpib_entry_add(&entry, "MPIB_FLOW=%s", flow);
+	mpib_entry_add(&entry, "MPIB_CONN_ID=0x%08x", conn_id);
+	add_process(&entry, peer->pid, peer->user->uid);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+bool mpib_journal_quota(struct mpib_journal *journal, pid_t pid, uid_t uid, unsigned int good,
+			uint32_t count, const char *why)
+{
+	struct mpib_entry entry;
+	char cause[32];
+
+	(void)snprintf(cause, sizeof(cause), "%u/%u", uid, good);
+	if (!mpib_journal_admit_cause(journal, MPIB_EVENT_REFUSAL, cause))
+		return false;
+
+	mpib_entry_start(&entry, MPIB_EVENT_REFUSAL, LOG_WARNING,
+			 "refused pid %ld (uid %u): %s (%u time%s)", (long)pid, uid, why, count,
+			 count == 1 ? "" : "s");
+	add_process(&entry, pid, uid);
+	mpib_entry_add(&entry, "MPIB_REFUSED=%u", count);
+	(void)mpib_journal_emit(journal, &entry);
+	return true;
+}
+
+void mpib_journal_client(struct mpib_journal *journal, pid_t pid, uid_t uid, const char *why)
+{
+	struct mpib_entry entry;
+
+	if (!mpib_journal_admit(journal, MPIB_EVENT_CLIENT))
+		return;
+
+	mpib_entry_start(&entry, MPIB_EVENT_CLIENT, LOG_WARNING,
+			 "connection of pid %ld (uid %u) closed: %s", (long)pid, uid, why);
+	add_process(&entry, pid, uid);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_limit(struct mpib_journal *journal, const char *text)
+{
+	struct mpib_entry entry;
+
+	mpib_entry_start(&entry, MPIB_EVENT_LIMIT, LOG_WARNING, "%s", text);
+	(void)mpib_journal_emit(journal, &entry);
+}

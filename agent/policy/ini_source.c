@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gives inih only lines that it can't misread: "", "[name]" and "key = value", without comments. */
+#include "agent/policy/ini_source.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+struct source {
+	const char *next;
+	const char *end;
+	unsigned int line;
+	const struct mpib_ini_ops *ops;
+	void *user;
+	struct mpib_cause *cause;
+	int error;			  /* of the first refusal; nothing is read after it */
+	char text[MPIB_INI_LINE_MAX + 1]; /* the current line, without comment */
+	const char *value;		  /* in it; inih may have seen its start only */
+	size_t key_len;
+};
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+static int refuse(struct source *source, int error)
+{
+	source->error = error;
+	return error;
+}
+
+/* Takes the next line out of the text; its end excludes "\n" and a "\r" before it. */
+static bool take_line(struct source *source, const char **ret_start, const char **ret_end)
+{
+	const char *newline;
+	const char *end;
+
+	if (source->next >= source->end)
+		return false;
+
+	newline = memchr(source->next, '\n', (size_t)(source->end - source->next));
+	end = newline ? newline : source->end;
+	*ret_start = source->next;
+	source->next = newline ? newline + 1 : source->end;
+	source->line++;
+
+	if (end > *ret_start && end[-1] == '\r')
+		end--;
+	*ret_end = end;
+	return true;
+}
+
+/* Cuts a comment (";" at the start or after a blank) and the blanks before it. */
+static const char *cut_tail(const char *start, const char *end)
+{
+	for (const char *p = start; p < end; p++) {
+		if (*p == ';' && (p == start || is_blank(p[-1]))) {
+			end = p;
+			break;
+		}
+	}
+
+	while (end > start && is_blank(end[-1]))
+		end--;
+	return end;
+}
+
+static int check_bytes(struct source *source, const char *start, const char *end)
+{
+	for (const char *p = start; p < end; p++) {
+		unsigned char c = (unsigned char)*p;
+
+		if (c == 0)
+			return refuse(source, mpib_cause_set(source->cause, -EBADMSG,
+							     "NUL byte in the line"));
+		if (c < ' ' && c != '\t')
+			return refuse(source,
+				      mpib_cause_set(source->cause, -EBADMSG,
+						     "control character 0x%02x in the line", c));
+	}
+
+	return 0;
+}
+
+/* "[name]", @end without blanks and comment. */
+static int take_section(struct source *source, char *line)
+{
+	char *close = strchr(line, ']');
+	char *name = line + 1;
+	int r;
+
+	if (!close)
+		return refuse(source, mpib_cause_set(source->cause, -EBADMSG,
+						     "no ] ends the section name that [ starts"));
+	if (close[1])
+		return refuse(source, mpib_cause_set(source->cause, -EBADMSG,
+						     "\"%s\" after the section's ]", close + 1));
+
+	*close = '\0';
+	while (is_blank(*name))
+		name++;
+	r = source->ops->section(source->user, source->line, name, source->cause);
+	*close = ']';
+	return r < 0 ? refuse(source, r) : 0;
+}
+
+static int check_pair(struct source *source, const char *line)
+{
+	const char *equals = strchr(line, '=');
+	const char *colon = strchr(line, ':');
+	const char *end;
+
+	if (!equals && !colon)
+		return refuse(source,
+			      mpib_cause_set(source->cause, -EBADMSG,
+					     "\"%.*s\" is neither [section] nor key = value",
+					     (int)MPIB_INI_WORD_MAX, line));
+	if (!equals || (colon && colon < equals))
+		return refuse(source, mpib_cause_set(source->cause, -EBADMSG,
+						     "\"=\" stands between key and value, not "
+						     "\":\""));
+	if (equals == line)
+		return refuse(source,
+			      mpib_cause_set(source->cause, -EBADMSG, "no key before \"=\""));
+
+	end = equals;
+	while (end > line && is_blank(end[-1]))
+		end--;
+	source->key_len = (size_t)(end - line);
+	if (source->key_len > MPIB_INI_WORD_MAX)
+		return refuse(source,
+			      mpib_cause_set(source->cause, -EBADMSG,
+					     "the key is longer than %u bytes", MPIB_INI_WORD_MAX));
+
+	source->value = equals + 1;
+	while (is_blank(*source->value))
+		source->value++;
+	return 0;
+}
+
+/* Looks at one line and leaves what counts of it in the source's text. */
+static int prepare_line(struct source *source, const char *start, const char *end)
+{
+	char *buf = source->text;
+	const char *text = start;
+	size_t len;
+
+	if (check_bytes(source, start, end) < 0)
+		return source->error;
+
+	while (text < end && is_blank(*text))
+		text++;
+	if (text < end && (*text == '#' || *text == ';')) {
+		*buf = '\0';
+		return 0;
+	}
+
+	end = cut_tail(text, end);
+	len = (size_t)(end - text);
+	if (len == 0) {
+		*buf = '\0';
+		return 0;
+	}
+	if (text > start)
+		return refuse(source, mpib_cause_set(source->cause, -EBADMSG,
+						     "the line is indented; keys and sections "
+						     "start in the first column"));
+	if (len > MPIB_INI_LINE_MAX)
+		return refuse(source, mpib_cause_set(source->cause, -EBADMSG,
+						     "the line is longer than %u bytes",
+						     MPIB_INI_LINE_MAX));
+
+	memcpy(buf, text, len);
+	buf[len] = '\0';
+	return *buf == '[' ? take_section(source, buf) : check_pair(source, buf);
+}
+
+/* inih's fgets: NULL ends the parse, at the end of the text or at the first refusal. inih 55 as
+ * Debian builds it has 200 bytes a line, newline and NUL included: it gets the whole key, and of
+ * the value what fits. Of a section it gets the mark, which ends what an indented line would go on.
+ */
+static char *read_line(char *str, int num, void *stream)
+{
+	struct source *source = stream;
+	const char *start;
+	const char *end;
+
+	if (source->error || !take_line(source, &start, &end))
+		return NULL;
+	if (prepare_line(source, start, end) < 0)
+		return NULL;
+
+	if (!source->text[0])
+		(void)snprintf(str, (size_t)num, "\n");
+	else if (source->text[0] == '[')
+		(void)snprintf(str, (size_t)num, "[-]\n");
+	else
+		(void)snprintf(str, (size_t)num, "%.*s=%.*s\n", (int)source->key_len, source->text,
+			       num - (int)source->key_len - 3, source->value);
+	return str;
+}
+
+/* inih's handler: non-zero means success. */
+static int take_pair(void *user, const char *section, const char *name, const char *value)
+{
+	struct source *source = user;
+	int r;
+
+	(void)section; /* cut at 49 bytes by inih; the source reported the whole name */
+	(void)value;   /* cut where it is long; the source has the whole one */
+	if (source->error)
+		return 0;
+
+	if (!*source->value)
+		r = mpib_cause_set(source->cause, -EBADMSG, "no value after \"%s =\"", name);
+	else
+		r = source->ops->pair(source->user, source->line, name, source->value,
+				      source->cause);
+
+	if (r < 0)
+		(void)refuse(source, r);
+	return r >= 0;
+}
+
+int mpib_ini_parse(const char *text, size_t len, const struct mpib_ini_ops *ops, void *user,
+		   unsigned int *ret_line, struct mpib_cause *cause)
+{
+	static const char bom[] = { '\xef', '\xbb', '\xbf' };
+	struct source source = {
+		.next = text,
+		.end = text + len,
+		.ops = ops,
+		.user = user,
+		.cause = cause,
+	};
+	int r;
+
+	if (len >= sizeof(bom) && memcmp(text, bom, sizeof(bom)) == 0)
+		source.next += sizeof(bom);
+
+	r = ini_parse_stream(read_line, &source, take_pair, &source);
+	if (r != 0 && !source.error)
+		source.error = mpib_cause_set(cause, -EBADMSG, "the line can't be understood");
+
+	*ret_line = r > 0 && !source.line ? (unsigned int)r : source.line;
+	return source.error;
+}

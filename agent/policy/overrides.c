@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A sorted array in memory, written whole to a second file that then takes the place of the first:
+ * a kill at any moment leaves the old one or the new one. */
+#include "agent/policy/overrides.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <systemd/sd-id128.h>
+#include <unistd.h>
+
+#include "agent/base/crc32.h"
+#include "agent/state/dir.h"
+#include "common/cleanup.h"
+#include "common/mpib_agent_iface.h"
+
+#define NEW_NAME MPIB_OVERRIDES_NAME ".new"
+
+/* The file's image, so that one write takes all of it. */
+struct image {
+	struct mpib_overrides_header header;
+	struct mpib_override list[MPIB_OVERRIDES_MAX];
+};
+
+struct mpib_overrides {
+	int dir_fd; /* the caller's */
+	char *dir;  /* for messages */
+	uint32_t count;
+	bool due;	    /* the file says something else than what is in force */
+	struct image image; /* list: by flow */
+};
+
+struct mpib_overrides *mpib_overrides_free(struct mpib_overrides *overrides)
+{
+	if (!overrides)
+		return NULL;
+
+	free(overrides->dir);
+	free(overrides);
+	return NULL;
+}
+
+uint32_t mpib_overrides_count(const struct mpib_overrides *overrides)
+{
+	return overrides->count;
+}
+
+const struct mpib_override *mpib_overrides_at(const struct mpib_overrides *overrides, uint32_t n)
+{
+	return &overrides->image.list[n];
+}
+
+/* ---- lookup --------------------------------------------------------------------------------- */
+
+static int compare(const void *left, const void *right)
+{
+	const struct mpib_override *a = left;
+	const struct mpib_override *b = right;
+	uint64_t x = (uint64_t)ntohl(a->src_be) << 32 | ntohl(a->dst_be);
+	uint64_t y = (uint64_t)ntohl(b->src_be) << 32 | ntohl(b->dst_be);
+
+	return x < y ? -1 : x > y;
+}
+
+const struct mpib_override *mpib_overrides_find(const struct mpib_overrides *overrides,
+						uint32_t src_be, uint32_t dst_be)
+{
+	struct mpib_override key = { .src_be = src_be, .dst_be = dst_be };
+
+	if (!overrides->count)
+		return NULL;
+	return bsearch(&key, overrides->image.list, overrides->count, sizeof(key), compare);
+}
+
+const struct mpib_override *mpib_overrides_expired(const struct mpib_overrides *overrides,
+						   uint64_t now_usec)
+{
+	for (uint32_t n = 0; n < overrides->count; n++) {
+		const struct mpib_override *o = &overrides->image.list[n];
+
+		if (o->until_usec && o->until_usec <= now_usec)
+			return o;
+	}
+
+	return NULL;
+}
+
+/* ---- file ----------------------------------------------------------------------------------- */
+
+static size_t image_size(uint32_t count)
+{
+	return offsetof(struct image, list) + count * sizeof(struct mpib_override);
+}
+
+/* Over the whole image but its own four bytes, which count as 0. */
+static uint32_t image_checksum(const struct image *image, uint32_t count)
+{
+	struct mpib_overrides_header header = image->header;
+	uint32_t parts[2];
+
+	header.checksum = 0;
+	parts[0] = mpib_crc32(&header, sizeof(header));
+	parts[1] = mpib_crc32(image->list, count * sizeof(image->list[0]));
+	return mpib_crc32(parts, sizeof(parts));
+}
+
+static void boot_id(uint8_t ret[16])
+{
+	sd_id128_t boot = SD_ID128_NULL;
+
+	(void)sd_id128_get_boot(&boot);
+	memcpy(ret, boot.bytes, 16);
+}
+
+static int write_file(const struct image *image, size_t size, int dir_fd)
+{
+	mpib_cleanup(mpib_closep) int fd = -1;
+	ssize_t n;
+
+	if (unlinkat(dir_fd, NEW_NAME, 0) < 0 && errno != ENOENT)
+		return -errno;
+	fd = openat(dir_fd, NEW_NAME, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+
+	n = write(fd, image, size);
+	if (n != (ssize_t)size)
+		return n < 0 ? -errno : -ENOSPC;
+	return renameat(dir_fd, NEW_NAME, dir_fd, MPIB_OVERRIDES_NAME) < 0 ? -errno : 0;
+}
+
+static int save(struct mpib_overrides *overrides, struct mpib_cause *cause)
+{
+	struct image *image = &overrides->image;
+	int r;
+
+	image->header = (struct mpib_overrides_header){
+		.magic = MPIB_OVERRIDES_MAGIC,
+		.version = MPIB_OVERRIDES_VERSION,
+		.record_size = sizeof(struct mpib_override),
+		.count = overrides->count,
+	};
+	boot_id(image->header.boot_id);
+	image->header.checksum = image_checksum(image, overrides->count);
+
+	r = write_file(image, image_size(overrides->count), overrides->dir_fd);
+	overrides->due = r < 0;
+	if (r < 0)
+		return mpib_cause_set(cause, r, "can't write %s/" MPIB_OVERRIDES_NAME ": %s",
+				      overrides->dir, strerror(-r));
+	return 0;
+}
+
+static bool image_is_good(const struct image *image, ssize_t size)
+{
+	const struct mpib_overrides_header *header = &image->header;
+
+	if (size < (ssize_t)sizeof(*header) || header->magic != MPIB_OVERRIDES_MAGIC ||
+	    header->version != MPIB_OVERRIDES_VERSION ||
+	    header->record_size != sizeof(struct mpib_override) ||
+	    header->count > MPIB_OVERRIDES_MAX || size != (ssize_t)image_size(header->count) ||
+	    header->checksum != image_checksum(image, header->count))
+		return false;
+
+	for (uint32_t n = 0; n < header->count; n++) {
+		const struct mpib_override *o = &image->list[n];
+
+		if (o->share > MPIB_SHARE_MAX || !o->src_be || !o->dst_be ||
+		    (n && compare(o - 1, o) >= 0))
+			return false;
+	}
+
+	return true;
+}
+
+static int load(struct mpib_overrides *overrides, struct mpib_cause *cause)
+{
+	mpib_cleanup(mpib_closep) int fd = -1;
+	uint8_t boot[16];
+	struct stat st;
+	ssize_t n;
+	int r;
+
+	fd = openat(overrides->dir_fd, MPIB_OVERRIDES_NAME,
+		    O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 && errno == ENOENT)
+		return 0;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return mpib_cause_set(cause, -errno, "can't open %s/" MPIB_OVERRIDES_NAME ": %s",
+				      overrides->dir, strerror(errno));
+
+	r = mpib_dir_check_file(&st, overrides->dir, MPIB_OVERRIDES_NAME, cause);
+	if (r < 0)
+		return r;
+
+	n = read(fd, &overrides->image, sizeof(overrides->image));
+	if (n < 0 || !image_is_good(&overrides->image, n))
+		return mpib_cause_set(cause, -EBADMSG,
+				      "%s/" MPIB_OVERRIDES_NAME " is damaged: shares that were set "
+				      "by mpibctl are lost, the policy holds",
+				      overrides->dir);
+
+	boot_id(boot);
+	if (memcmp(boot, overrides->image.header.boot_id, sizeof(boot)) == 0)
+		overrides->count = overrides->image.header.count;
+	return 0;
+}
+
+int mpib_overrides_open(int dir_fd, const char *dir, struct mpib_overrides **ret,
+			struct mpib_cause *cause)
+{
+	struct mpib_overrides *overrides = calloc(1, sizeof(*overrides));
+	int r;
+
+	*ret = NULL;
+	if (!overrides)
+		return mpib_cause_set(cause, -ENOMEM, "out of memory");
+
+	overrides->dir_fd = dir_fd;
+	overrides->dir = strdup(dir);
+	if (!overrides->dir) {
+		(void)mpib_overrides_free(overrides);
+		return mpib_cause_set(cause, -ENOMEM, "out of memory");
+	}
+
+	*ret = overrides;
+	r = load(overrides, cause);
+	/* Said to be lost, so it must not come back with the next start. */
+	overrides->due = r < 0;
+	return r;
+}
+
+/* ---- changes -------------------------------------------------------------------------------- */
+
+/* Where the flow is, or would be. */
+static uint32_t position(const struct mpib_overrides *overrides, const struct mpib_override *key)
+{
+	uint32_t n = 0;
+
+	while (n < overrides->count && compare(&overrides->image.list[n], key) < 0)
+		n++;
+	return n;
+}
+
+static void remove_at(struct mpib_overrides *overrides, uint32_t n)
+{
+	struct mpib_override *list = overrides->image.list;
+
+	overrides->count--;
+	memmove(list + n, list + n + 1, (overrides->count - n) * sizeof(*list));
+}
+
+static void insert_at(struct mpib_overrides *overrides, uint32_t n)
+{
+	struct mpib_override *list = overrides->image.list;
+
+	memmove(list + n + 1, list + n, (overrides->count - n) * sizeof(*list));
+	overrides->count++;
+}
+
+int mpib_overrides_set(struct mpib_overrides *overrides, const struct mpib_override *override,
+		       struct mpib_cause *cause)
+{
+	bool there = mpib_overrides_find(overrides, override->src_be, override->dst_be) != NULL;
+	uint32_t n = position(overrides, override);
+	struct mpib_override before = { 0 };
+	int r;
+
+	if (!there && overrides->count == MPIB_OVERRIDES_MAX)
+		return mpib_cause_set(
+			cause, -ENOSPC,
+			"%u flows have a share that was set, which is the most; unset "
+			"some, or write a rule into the policy file",
+			MPIB_OVERRIDES_MAX);
+
+	if (there)
+		before = overrides->image.list[n];
+	else
+		insert_at(overrides, n);
+	overrides->image.list[n] = *override;
+
+	r = save(overrides, cause);
+	if (r < 0 && there)
+		overrides->image.list[n] = before;
+	else if (r < 0)
+		remove_at(overrides, n);
+	return r;
+}
+
+int mpib_overrides_unset(struct mpib_overrides *overrides, uint32_t src_be, uint32_t dst_be,
+			 struct mpib_cause *cause)
+{
+	struct mpib_override key = { .src_be = src_be, .dst_be = dst_be };
+
+	if (!mpib_overrides_find(overrides, src_be, dst_be))
+		return mpib_cause_set(cause, -ENOENT, "no share is set for this flow");
+
+	remove_at(overrides, position(overrides, &key));
+	return save(overrides, cause);
+}
+
+void mpib_overrides_move(struct mpib_overrides *overrides, int dir_fd)
+{
+	overrides->dir_fd = dir_fd;
+}
+
+int mpib_overrides_check(struct mpib_overrides *overrides, struct mpib_cause *cause)
+{
+	if (!overrides->due &&
+	    (!overrides->count ||
+	     faccessat(overrides->dir_fd, MPIB_OVERRIDES_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0))
+		return 0;
+	return save(overrides, cause);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/slots/counter_map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "common/counters.h"
+
+struct mpib_counter_map {
+	const uint8_t *base;
+	size_t size;
+	/* As they were when the table came; what the process writes there later is its own affair.
+	 */
+	uint32_t entries;
+	uint32_t entry_size;
+};
+
+struct mpib_counter_map *mpib_counter_map_free(struct mpib_counter_map *map)
+{
+	if (!map)
+		return NULL;
+
+	if (map->base)
+		(void)munmap((void *)(uintptr_t)map->base, map->size);
+	free(map);
+	return NULL;
+}
+
+static uint32_t load32(const void *at)
+{
+	return __atomic_load_n((const uint32_t *)at, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t load64(const uint64_t *at)
+{
+	return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+
+static int check_header(struct mpib_counter_map *map)
+{
+	const struct mpib_counters_header *header = (const void *)map->base;
+
+	if (load32(&header->magic) != MPIB_COUNTERS_MAGIC ||
+	    load32(&header->version) != MPIB_COUNTERS_VERSION)
+		return -EBADMSG;
+
+	map->entries = load32(&header->entries);
+	map->entry_size = load32(&header->entry_size);
+	if (map->entry_size < sizeof(struct mpib_counter_entry) || map->entry_size % 8 != 0 ||
+	    map->entries > (map->size - sizeof(*header)) / map->entry_size)
+		return -EBADMSG;
+	return 0;
+}
+
+int mpib_counter_map_new(int fd, size_t size, struct mpib_counter_map **ret)
+{
+	struct mpib_counter_map *map;
+	struct statfs fs;
+	struct stat st;
+	void *base;
+	int seals = fcntl(fd, F_GET_SEALS);
+	int r;
+
+	/* What can shrink would kill its reader with SIGBUS; so would huge pages that run out. */
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return -EPERM;
+	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
+		return -errno;
+	if (fs.f_type != TMPFS_MAGIC)
+		return -EPERM;
+	if (size < sizeof(struct mpib_counters_header) || size > MPIB_COUNTER_MAP_MAX ||
+	    (uint64_t)st.st_size < size)
+		return -EBADMSG;
+
+	map = calloc(1, sizeof(*map));
+	if (!map)
+		return -ENOMEM;
+
+	base = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED) {
+		r = -errno;
+		free(map);
+		return r;
+	}
+
+	map->base = base;
+	map->size = size;
+	r = check_header(map);
+	if (r < 0) {
+		(void)mpib_counter_map_free(map);
+		return r;
+	}
+
+	*ret = map;
+	return 0;
+}
+
+uint32_t mpib_counter_map_entries(const struct mpib_counter_map *map)
+{
+	return map->entries;
+}
+
+bool mpib_counter_map_at(const struct mpib_counter_map *map, uint32_t index, uint32_t *ret_conn_id,
+			 struct mpib_counter_bytes *ret)
+{
+	const struct mpib_counter_entry *entry;
+	uint32_t kind;
+
+	if (index >= map->entries)
+		return false;
+	entry = (const void *)(map->base + sizeof(struct mpib_counters_header) +
+			       (size_t)index * map->entry_size);
+	if (load32(&entry->state) != MPIB_COUNTER_LIVE)
+		return false;
+
+	*ret = (struct mpib_counter_bytes){ 0 };
+	*ret_conn_id = load32(&entry->conn_id);
+	kind = load32(&entry->kind);
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		uint64_t value = load64(&entry->rail[rail].bytes);
+
+		if (kind == MPIB_COUNTER_SEND)
+			ret->sent[rail] = value;
+		else if (kind == MPIB_COUNTER_RECV)
+			ret->received[rail] = value;
+	}
+	return true;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A process's counter table, handed over as a sealed memfd. It is the process's memory: every
+ * number in it may be wrong or change at any moment, and none of them can harm the reader. */
+#ifndef MPIB_AGENT_COUNTER_MAP_H
+#define MPIB_AGENT_COUNTER_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A table of more bytes is refused: reading it costs the agent memory. */
+#define MPIB_COUNTER_MAP_MAX (2u << 20)
+
+struct mpib_counter_map;
+
+/* Maps @size bytes of @fd, which stays the caller's, for reading. -EPERM: not a memfd that can't
+ * shrink; -EBADMSG: no counter table of this version, or of another size; errno of the calls. */
+int mpib_counter_map_new(int fd, size_t size, struct mpib_counter_map **ret);
+struct mpib_counter_map *mpib_counter_map_free(struct mpib_counter_map *map);
+
+/* Bytes of one connection. Index 0 is SOUT, 1 is SUP. */
+struct mpib_counter_bytes {
+	uint64_t sent[2];
+	uint64_t received[2];
+};
+
+uint32_t mpib_counter_map_entries(const struct mpib_counter_map *map);
+/* The entry at @index: whose it is, and its bytes. False where it is free or there is none. */
+bool mpib_counter_map_at(const struct mpib_counter_map *map, uint32_t index, uint32_t *ret_conn_id,
+			 struct mpib_counter_bytes *ret);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table says which flow has which slot, and is never older than what jobs were told; the state
+ * file says who holds it. A slot is freed when all its holders are known to be gone. */
+#include "agent/slots/flows_impl.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define UID_UNKNOWN ((uid_t)-1)
+
+/* ---- saving --------------------------------------------------------------------------------- */
+
+static struct mpib_adopt_record record_of(const struct mpib_flows *flows,
+					  const struct mpib_reg *reg)
+{
+	const struct mpib_slot *slot = mpib_registry_slot(flows->registry, reg->slot);
+
+	return (struct mpib_adopt_record){
+		.slot = reg->slot,
+		.pid = reg->peer->pid,
+		.start_time = reg->peer->start_time,
+		.uid = reg->peer->user->uid,
+		.conn_id = reg->conn_id,
+		.sout_src_be = slot->src_be,
+		.sout_dst_be = slot->dst_be,
+		.sup_src_be = reg->sup_src_be,
+		.sup_dst_be = reg->sup_dst_be,
+	};
+}
+
+static int put(struct mpib_flows *flows, struct mpib_reg *reg)
+{
+	struct mpib_adopt_record record = record_of(flows, reg);
+
+	return mpib_adopt_put(flows->adopt, &record, &reg->record);
+}
+
+/* What is kept for a holder of before that comes back as @reg, or NULL. */
+static struct mpib_reg *find_kept(const struct mpib_flows *flows, const struct mpib_reg *reg)
+{
+	const struct mpib_slot *slot = mpib_registry_slot(flows->registry, reg->slot);
+	struct mpib_peer *peer;
+
+	if (!slot->n_unclaimed)
+		return NULL;
+
+	/* As many as processes of before that chose the same id, and not all who hold the slot. */
+	LIST_FOREACH(peer, &flows->unclaimed, bucket)
+	{
+		struct mpib_reg *kept = NULL;
+
+		if (peer->user == reg->peer->user)
+			kept = mpib_registry_find(flows->registry, peer, reg->conn_id);
+		if (kept && kept->slot == reg->slot)
+			return kept;
+	}
+	return NULL;
+}
+
+/* Over the record of what is kept for it: with a new place beside it a kill could leave both, of
+ * which only one would ever be claimed. True where that worked. */
+static bool put_over_kept(struct mpib_flows *flows, struct mpib_reg *reg)
+{
+	struct mpib_adopt_record record = record_of(flows, reg);
+	struct mpib_reg *kept = find_kept(flows, reg);
+
+	if (!kept || kept->record == MPIB_RECORD_NONE ||
+	    mpib_adopt_replace(flows->adopt, &record, kept->record) < 0)
+		return false;
+	reg->record = kept->record;
+	kept->record = MPIB_RECORD_NONE;
+	flows->n_unsaved++; /* until it is claimed, which comes next */
+	return true;
+}
+
+/* Said once, until everything is saved again. */
+static void tell_unsaved(struct mpib_flows *flows, const char *why)
+{
+	bool told = flows->unsaved.text[0] != '\0';
+	struct mpib_cause line;
+
+	(void)mpib_cause_set(&flows->unsaved, 0, "%s", why);
+	if (told)
+		return;
+	(void)mpib_cause_set(&line, 0,
+			     "the state can't be saved (%.300s): jobs go on, the agent tries again "
+			     "each second; a restart meanwhile keeps slots whose holders it can't "
+			     "tell",
+			     why);
+	mpib_journal_adopt(flows->journal, true, line.text);
+}
+
+int mpib_flows_remember(struct mpib_flows *flows, struct mpib_reg *reg)
+{
+	int r;
+
+	if (!flows->adopt || put_over_kept(flows, reg))
+		return 0;
+
+	r = put(flows, reg);
+	if (r == 0)
+		return 0;
+
+	tell_unsaved(flows, strerror(-r));
+	r = mpib_adopt_mark(flows->adopt, true);
+	if (r == 0)
+		flows->n_unsaved++;
+	return r;
+}
+
+void mpib_flows_forget(struct mpib_flows *flows, uint32_t record)
+{
+	int r;
+
+	if (!flows->adopt)
+		return;
+	if (record == MPIB_RECORD_NONE) {
+		flows->n_unsaved--;
+		return;
+	}
+	r = mpib_adopt_clear(flows->adopt, record);
+	if (r < 0)
+		tell_unsaved(flows, strerror(-r));
+}
+
+static void call_all_unsaved(struct mpib_flows *flows)
+{
+	struct mpib_reg *reg;
+
+	flows->n_unsaved = mpib_registry_n_regs(flows->registry);
+	for (uint32_t index = 0; index < mpib_registry_entries(flows->registry); index++) {
+		LIST_FOREACH(reg, &mpib_registry_slot(flows->registry, index)->regs, of_slot)
+		{
+			reg->record = MPIB_RECORD_NONE;
+		}
+	}
+}
+
+static int put_unsaved(struct mpib_flows *flows)
+{
+	struct mpib_reg *reg;
+	int r;
+
+	for (uint32_t index = 0; index < mpib_registry_entries(flows->registry) && flows->n_unsaved;
+	     index++) {
+		LIST_FOREACH(reg, &mpib_registry_slot(flows->registry, index)->regs, of_slot)
+		{
+			if (reg->record != MPIB_RECORD_NONE)
+				continue;
+			r = put(flows, reg);
+			if (r < 0)
+				return r;
+			flows->n_unsaved--;
+		}
+	}
+	return 0;
+}
+
+void mpib_flows_save(struct mpib_flows *flows)
+{
+	struct mpib_cause cause;
+	bool made;
+	int r;
+
+	if (!flows->adopt)
+		return;
+
+	r = mpib_adopt_save(flows->adopt, flows->n_unsaved > 0, &made, &cause);
+	if (made)
+		call_all_unsaved(flows);
+	if (r == 0 && (made || flows->n_unsaved)) {
+		r = put_unsaved(flows);
+		if (r == 0)
+			r = mpib_adopt_mark(flows->adopt, false);
+		if (r < 0)
+			(void)mpib_cause_set(&cause, r, "%s", strerror(-r));
+	}
+
+	if (r < 0) {
+		tell_unsaved(flows, cause.text);
+	} else if (flows->unsaved.text[0]) {
+		flows->unsaved.text[0] = '\0';
+		mpib_journal_adopt(flows->journal, false, "the state is saved again, whole");
+	}
+}
+
+/* ---- restart -------------------------------------------------------------------------------- */
+
+static int adopt(struct mpib_flows *flows, struct mpib_peer *peer,
+		 const struct mpib_adopt_record *record, struct mpib_reg **ret)
+{
+	struct mpib_addresses addresses = {
+		.sout_src_be = record->sout_src_be,
+		.sout_dst_be = record->sout_dst_be,
+		.sup_src_be = record->sup_src_be,
+		.sup_dst_be = record->sup_dst_be,
+	};
+
+	return mpib_registry_adopt(flows->registry, peer, record->conn_id, &addresses, record->slot,
+				   ret);
+}
+
+/* In force, with the policy of today; and in the state file, where it already is at @index. */
+static void settle(struct mpib_flows *flows, struct mpib_reg *reg, uint32_t index)
+{
+	const struct mpib_slot *slot = mpib_registry_slot(flows->registry, reg->slot);
+	uint32_t before;
+
+	reg->record = index;
+	if (index == MPIB_RECORD_NONE && flows->adopt && put(flows, reg) < 0)
+		flows->n_unsaved++;
+	if (slot->n_regs > 1)
+		return;
+
+	/* The policy may have changed while no agent ran. */
+	before = mpib_hints_share(flows->hints, reg->slot);
+	(void)mpib_flows_apply(flows, reg->slot);
+	if (before != slot->verdict.share)
+		mpib_journal_hint(flows->journal, reg->slot, slot, before);
+}
+
+int mpib_flows_adopt(struct mpib_flows *flows, struct mpib_peer *peer,
+		     const struct mpib_adopt_record *record, uint32_t index)
+{
+	struct mpib_reg *reg;
+	int r = adopt(flows, peer, record, &reg);
+
+	if (r == 0)
+		settle(flows, reg, index);
+	return r;
+}
+
+/* A stand-in for holders of this user that has @conn_id to give. */
+static struct mpib_peer *stand_in(struct mpib_flows *flows, uid_t uid, uint32_t conn_id)
+{
+	struct mpib_peer *peer;
+
+	LIST_FOREACH(peer, &flows->unclaimed, bucket)
+	{
+		if (peer->user->uid == uid && !mpib_registry_find(flows->registry, peer, conn_id))
+			return peer;
+	}
+
+	if (mpib_registry_peer_new(flows->registry, 0, 0, uid, &peer) < 0)
+		return NULL;
+	peer->unclaimed = true;
+	flows->n_unclaimed_peers++;
+	LIST_INSERT_HEAD(&flows->unclaimed, peer, bucket);
+	return peer;
+}
+
+int mpib_flows_keep(struct mpib_flows *flows, const struct mpib_adopt_record *record,
+		    uint32_t index)
+{
+	struct mpib_peer *peer = stand_in(flows, record->uid, record->conn_id);
+
+	return peer ? mpib_flows_adopt(flows, peer, record, index) : -ENOMEM;
+}
+
+void mpib_flows_claim(struct mpib_flows *flows, const struct mpib_reg *reg)
+{
+	struct mpib_reg *kept = find_kept(flows, reg);
+	uint32_t record;
+
+	if (!kept)
+		return;
+
+	record = kept->record;
+	(void)mpib_registry_remove(flows->registry, kept);
+	mpib_flows_forget(flows, record);
+}
+
+void mpib_flows_forget_unclaimed(struct mpib_flows *flows)
+{
+	while (!LIST_EMPTY(&flows->unclaimed)) {
+		struct mpib_peer *peer = LIST_FIRST(&flows->unclaimed);
+
+		LIST_REMOVE(peer, bucket);
+		flows->n_unclaimed_peers--;
+		mpib_flows_forget_peer(flows, peer);
+		(void)mpib_registry_peer_put(flows->registry, peer);
+	}
+}
+
+static bool has_unknown_holder(const struct mpib_slot *slot)
+{
+	const struct mpib_reg *reg;
+
+	LIST_FOREACH(reg, &slot->regs, of_slot)
+	{
+		if (reg->peer->unclaimed && reg->peer->user->uid == UID_UNKNOWN)
+			return true;
+	}
+	return false;
+}
+
+/* A stand-in for whoever else may hold the slot. */
+static bool keep_for_unknown(struct mpib_flows *flows, uint32_t index)
+{
+	struct mpib_adopt_record record = { .slot = index, .uid = UID_UNKNOWN, .conn_id = index };
+
+	return mpib_hints_flow(flows->hints, index, &record.sout_src_be, &record.sout_dst_be) &&
+	       mpib_flows_keep(flows, &record, MPIB_RECORD_NONE) == 0;
+}
+
+uint32_t mpib_flows_settle_slots(struct mpib_flows *flows, const uint8_t *released, bool doubt)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t index = 0; index < mpib_hints_entries(flows->hints); index++) {
+		const struct mpib_slot *slot = mpib_registry_slot(flows->registry, index);
+		bool held = mpib_slot_has_flow(slot);
+		bool gone = released[index / 8] & 1u << index % 8;
+
+		/* Known holders end; those whose record is missing may live on. */
+		if (held ? doubt && !has_unknown_holder(slot) : !gone)
+			kept += keep_for_unknown(flows, index);
+		if (!mpib_slot_has_flow(slot))
+			mpib_flows_clear(flows, index);
+	}
+
+	return kept;
+}

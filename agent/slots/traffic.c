@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/slots/traffic.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "common/counters.h"
+
+/* Tables at once, and entries of all: each costs the agent address space, and memory where it is
+ * read. */
+#define TABLES_MAX  4096u
+#define ENTRIES_MAX (TABLES_MAX * MPIB_COUNTERS_ENTRIES)
+
+/* Registrations, entries or slots looked at in one slice: about 50 us. */
+#define SLICE 512u
+
+/* Entries looked at for one user in a round: to find out where registrations are, and to search for
+ * one that goes before it was found. What is more waits for a later round, or isn't counted. */
+#define SCAN_MAX   131072u
+#define SEARCH_MAX 32768u
+
+enum look {
+	LOOK_NOT = 0,
+	LOOK_REGS, /* at the entries whose place is known */
+	LOOK_SCAN, /* for the others */
+};
+
+static uint64_t clock_usec(clockid_t clock)
+{
+	struct timespec now = { 0 };
+
+	(void)clock_gettime(clock, &now);
+	return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+}
+
+void mpib_traffic_init(struct mpib_traffic *traffic, struct mpib_registry *registry)
+{
+	*traffic = (struct mpib_traffic){ .registry = registry };
+}
+
+/* ---- one registration ----------------------------------------------------------------------- */
+
+/* What was added since *seen; a count that went back began anew. */
+static uint64_t advance(uint64_t *seen, uint64_t now)
+{
+	uint64_t added = now >= *seen ? now - *seen : now;
+
+	*seen = now;
+	return added;
+}
+
+/* Looks at the entry that was the registration's. False where it is another's by now. */
+static bool look_at(const struct mpib_traffic *traffic, struct mpib_reg *reg)
+{
+	struct mpib_counter_bytes bytes;
+	struct mpib_slot *slot;
+	uint64_t moved = 0;
+	uint32_t conn_id;
+
+	if (reg->place == MPIB_PLACE_NONE)
+		return false;
+	if (!mpib_counter_map_at(reg->peer->counters, reg->place, &conn_id, &bytes) ||
+	    conn_id != reg->conn_id) {
+		reg->place = MPIB_PLACE_NONE;
+		return false;
+	}
+
+	slot = mpib_registry_slot(traffic->registry, reg->slot);
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		uint64_t sent = advance(&reg->seen.sent[rail], bytes.sent[rail]);
+		uint64_t received = advance(&reg->seen.received[rail], bytes.received[rail]);
+
+		slot->bytes.sent[rail] += sent;
+		slot->bytes.received[rail] += received;
+		moved |= sent | received;
+	}
+	if (moved)
+		slot->moved_usec = clock_usec(CLOCK_REALTIME);
+	return true;
+}
+
+static struct mpib_user *user_of_round(const struct mpib_traffic *traffic,
+				       const struct mpib_peer *peer)
+{
+	struct mpib_user *user = peer->user;
+
+	if (user->round != traffic->round) {
+		user->round = traffic->round;
+		user->scanned = 0;
+		user->searched = 0;
+	}
+	return user;
+}
+
+void mpib_traffic_last(struct mpib_traffic *traffic, struct mpib_reg *reg)
+{
+	struct mpib_user *user = user_of_round(traffic, reg->peer);
+	struct mpib_counter_bytes bytes;
+	uint32_t entries;
+	uint32_t conn_id;
+
+	if (!reg->peer->counters || look_at(traffic, reg))
+		return;
+
+	entries = mpib_counter_map_entries(reg->peer->counters);
+	if (entries > SEARCH_MAX - user->searched)
+		return;
+	user->searched += entries;
+	for (uint32_t n = 0; n < entries; n++) {
+		if (mpib_counter_map_at(reg->peer->counters, n, &conn_id, &bytes) &&
+		    conn_id == reg->conn_id) {
+			reg->place = n;
+			(void)look_at(traffic, reg);
+			return;
+		}
+	}
+}
+
+/* ---- a round -------------------------------------------------------------------------------- */
+
+/* Looks at registrations of a process. Returns what is left of @budget. */
+static uint32_t look_at_regs(const struct mpib_traffic *traffic, struct mpib_peer *peer,
+			     uint32_t budget)
+{
+	for (; budget && peer->look_next; budget--) {
+		struct mpib_reg *reg = peer->look_next;
+
+		peer->look_next = LIST_NEXT(reg, of_peer);
+		if (!look_at(traffic, reg))
+			peer->scan_left = mpib_counter_map_entries(peer->counters);
+	}
+	if (!peer->look_next)
+		peer->look = LOOK_SCAN;
+	return budget;
+}
+
+/* Goes through the table for registrations whose place isn't known; goes on where it stopped. */
+static uint32_t scan(const struct mpib_traffic *traffic, struct mpib_peer *peer, uint32_t budget)
+{
+	struct mpib_user *user = user_of_round(traffic, peer);
+	struct mpib_counter_bytes bytes;
+	uint32_t conn_id;
+
+	for (; budget && peer->scan_left && user->scanned < SCAN_MAX; budget--) {
+		uint32_t index = peer->scan_next;
+		struct mpib_reg *reg = NULL;
+
+		user->scanned++;
+		peer->scan_left--;
+		peer->scan_next = (index + 1) % mpib_counter_map_entries(peer->counters);
+		if (mpib_counter_map_at(peer->counters, index, &conn_id, &bytes))
+			reg = mpib_registry_find(traffic->registry, peer, conn_id);
+		if (reg && reg->place == MPIB_PLACE_NONE) {
+			reg->place = index;
+			(void)look_at(traffic, reg);
+		}
+	}
+	if (!peer->scan_left || user->scanned >= SCAN_MAX)
+		peer->look = LOOK_NOT;
+	return budget;
+}
+
+static uint32_t look_at_peer(struct mpib_traffic *traffic, struct mpib_peer *peer, uint32_t budget)
+{
+	struct mpib_peer_queue *queue = mpib_registry_counted(traffic->registry);
+
+	if (peer->look == LOOK_NOT) {
+		peer->look = LOOK_REGS;
+		peer->look_next = LIST_FIRST(&peer->regs);
+		peer->scan_left = 0;
+	}
+	if (peer->look == LOOK_REGS)
+		budget = look_at_regs(traffic, peer, budget);
+	if (peer->look == LOOK_SCAN)
+		budget = scan(traffic, peer, budget);
+	if (peer->look != LOOK_NOT)
+		return budget;
+
+	TAILQ_REMOVE(queue, peer, counted);
+	TAILQ_INSERT_TAIL(queue, peer, counted);
+	traffic->peers_left--;
+	return budget ? budget - 1 : 0;
+}
+
+static uint64_t per_second(uint64_t bytes, uint64_t usec)
+{
+	return (uint64_t)((double)bytes * 1e6 / (double)usec);
+}
+
+static void rate(struct mpib_slot *slot, uint64_t usec)
+{
+	if (!mpib_slot_has_flow(slot))
+		return;
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		slot->rate.sent[rail] =
+			per_second(slot->bytes.sent[rail] - slot->sampled.sent[rail], usec);
+		slot->rate.received[rail] =
+			per_second(slot->bytes.received[rail] - slot->sampled.received[rail], usec);
+	}
+	slot->sampled = slot->bytes;
+}
+
+static uint32_t make_rates(struct mpib_traffic *traffic, uint32_t budget)
+{
+	uint64_t now = clock_usec(CLOCK_MONOTONIC);
+
+	if (traffic->next_slot == 0) {
+		traffic->span_usec = traffic->rate_usec ? now - traffic->rate_usec : 0;
+		traffic->rate_usec = now;
+	}
+	for (; budget && traffic->next_slot < mpib_registry_n_touched(traffic->registry);
+	     budget--) {
+		struct mpib_slot *slot =
+			mpib_registry_slot(traffic->registry, traffic->next_slot++);
+
+		if (traffic->span_usec)
+			rate(slot, traffic->span_usec);
+	}
+	return budget;
+}
+
+void mpib_traffic_begin(struct mpib_traffic *traffic)
+{
+	if (traffic->going)
+		return;
+
+	traffic->going = true;
+	traffic->round++;
+	traffic->peers_left = mpib_registry_n_tables(traffic->registry);
+	traffic->next_slot = 0;
+}
+
+bool mpib_traffic_step(struct mpib_traffic *traffic)
+{
+	uint32_t budget = SLICE;
+
+	while (traffic->going && budget && traffic->peers_left) {
+		struct mpib_peer *peer = TAILQ_FIRST(mpib_registry_counted(traffic->registry));
+
+		if (peer)
+			budget = look_at_peer(traffic, peer, budget);
+		else
+			traffic->peers_left = 0;
+	}
+	/* Budget that is left means that all slots had their turn, too. */
+	if (traffic->going && budget && make_rates(traffic, budget))
+		traffic->going = false;
+	return traffic->going;
+}
+
+/* ---- tables --------------------------------------------------------------------------------- */
+
+int mpib_traffic_take(struct mpib_traffic *traffic, struct mpib_peer *peer, int fd, size_t size)
+{
+	struct mpib_registry *registry = traffic->registry;
+	struct mpib_counter_map *map;
+	int r;
+
+	/* Only what has a name is looked at. */
+	if (peer->pid == 0)
+		return -ESRCH;
+	if (!peer->counters &&
+	    mpib_user_may(peer->user, MPIB_GOOD_TABLES, 1, mpib_registry_n_tables(registry),
+			  TABLES_MAX) != MPIB_QUOTA_FREE)
+		return -EDQUOT;
+
+	r = mpib_counter_map_new(fd, size, &map);
+	if (r < 0)
+		return r;
+	if (mpib_user_may(peer->user, MPIB_GOOD_ENTRIES, mpib_counter_map_entries(map),
+			  mpib_registry_n_entries(registry), ENTRIES_MAX) != MPIB_QUOTA_FREE) {
+		(void)mpib_counter_map_free(map);
+		return -EDQUOT;
+	}
+
+	/* What moved in the earlier table since the latest look, as far as a slice sees it. */
+	if (peer->counters) {
+		peer->look_next = LIST_FIRST(&peer->regs);
+		(void)look_at_regs(traffic, peer, SLICE);
+	}
+	mpib_registry_peer_count(registry, peer, map);
+	peer->scan_next = 0;
+	return 0;
+}

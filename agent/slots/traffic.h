@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bytes of each flow from the counters that processes handed over. Looked at once a heartbeat, so
+ * that nothing wakes for it, and in slices, so that others are served between them: a table is its
+ * process's own memory, and may hold anything. One thread. */
+#ifndef MPIB_AGENT_TRAFFIC_H
+#define MPIB_AGENT_TRAFFIC_H
+
+#include <stdbool.h>
+
+#include "agent/slots/registry.h"
+
+/* A round looks at every process's registrations, then makes rates. */
+struct mpib_traffic {
+	struct mpib_registry *registry; /* borrowed */
+	uint64_t round;
+	bool going;
+	uint32_t peers_left;
+	uint32_t next_slot;
+	uint64_t rate_usec; /* monotonic: when the latest rates were begun, 0: never */
+	uint64_t span_usec; /* from those before to these */
+};
+
+void mpib_traffic_init(struct mpib_traffic *traffic, struct mpib_registry *registry);
+
+/* Takes the table behind @fd (the caller's) in the place of the peer's earlier one: 0 or the
+ * errno of mpib_counter_map_new(); -ESRCH for a peer without a name; -EDQUOT where too many
+ * processes handed one over. */
+int mpib_traffic_take(struct mpib_traffic *traffic, struct mpib_peer *peer, int fd, size_t size);
+
+/* Begins a round, unless one is going on. */
+void mpib_traffic_begin(struct mpib_traffic *traffic);
+/* A slice of it. True where more is to be done. */
+bool mpib_traffic_step(struct mpib_traffic *traffic);
+
+/* The last look at a registration's counters, before it goes. */
+void mpib_traffic_last(struct mpib_traffic *traffic, struct mpib_reg *reg);
+
+#endif

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/connection/comm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/split.h"
+#include "plugin/base/clock.h"
+#include "plugin/base/counters.h"
+#include "plugin/data/flush.h"
+#include "plugin/base/log.h"
+#include "plugin/verbs/qp.h"
+#include "plugin/base/result.h"
+#include "plugin/verbs/srq.h"
+#include "plugin/data/transfer.h"
+#include "plugin/wire/net.h"
+
+/* Under the watch lock. */
+static struct mpib_comm *all_comms;
+
+/* Ring of a sender: CTS rows, then staging for completion records. Of a receiver: staging for CTS
+ * rows, then the completion records. */
+#define ROWS_SIZE    (MPIB_ROWS * sizeof(struct mpib_cts_row))
+#define RECORDS_SIZE (MPIB_ROWS * MPIB_RECORD_NUMBERS * sizeof(uint64_t))
+#define RING_SIZE    (ROWS_SIZE + RECORDS_SIZE + MPIB_FLUSH_SCRATCH)
+
+#define POOL_SIZE (MPIB_REQUESTS_MAX * sizeof(struct mpib_request))
+
+/* ---- making -------------------------------------------------------------------------------- */
+
+static int pool_init(struct mpib_comm *comm)
+{
+	struct mpib_request_pool *pool = &comm->pool;
+	void *pages =
+		mmap(NULL, POOL_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (pages == MAP_FAILED)
+		return -ENOMEM;
+	/* All of them are used at once: one call for what would be a page fault each. An older
+	 * kernel doesn't know it. */
+	(void)madvise(pages, POOL_SIZE, MADV_POPULATE_WRITE);
+	pool->requests = pages;
+	for (uint16_t k = 0; k < MPIB_REQUESTS_MAX; k++) {
+		pool->requests[k].comm = comm;
+		pool->requests[k].index = k;
+		mpib_request_put(pool, &pool->requests[k]);
+	}
+	return 0;
+}
+
+int mpib_comm_new(enum mpib_counter_kind kind, struct mpib_device *dev, const struct mpib_env *env,
+		  int traffic_class, struct mpib_comm **ret)
+{
+	size_t size = kind == MPIB_COUNTER_SEND ? sizeof(struct mpib_send_comm)
+						: sizeof(struct mpib_recv_comm);
+	struct mpib_comm *comm;
+	int r;
+
+	size = (size + MPIB_CACHE_LINE - 1) / MPIB_CACHE_LINE * MPIB_CACHE_LINE;
+	comm = aligned_alloc(MPIB_CACHE_LINE, size);
+	if (!comm)
+		return -ENOMEM;
+	memset(comm, 0, size);
+	comm->kind = (uint8_t)kind;
+	comm->dev = dev;
+	comm->mode = (enum mpib_mode)env->mode;
+	/* As in NCCL's own transport the environment wins over the communicator's setting. */
+	if (env->tc >= 0)
+		comm->local.traffic_class = (uint8_t)env->tc;
+	else if (traffic_class >= 0 && traffic_class <= 255)
+		comm->local.traffic_class = (uint8_t)traffic_class;
+	comm->local.cts_traffic_class =
+		env->fifo_tc >= 0 ? (uint8_t)env->fifo_tc : comm->local.traffic_class;
+	comm->ctl.fd = -1;
+	(void)snprintf(comm->peer_text, sizeof(comm->peer_text), "?");
+	r = pool_init(comm);
+	if (r < 0) {
+		free(comm);
+		return r;
+	}
+
+	mpib_watch_lock();
+	comm->next = all_comms;
+	comm->link = &all_comms;
+	if (all_comms)
+		all_comms->link = &comm->next;
+	all_comms = comm;
+	mpib_watch_unlock();
+	*ret = comm;
+	return 0;
+}
+
+int mpib_comm_describe(struct mpib_comm *comm, const struct mpib_env *env, uint64_t nonce)
+{
+	struct mpib_peer *local = &comm->local;
+
+	local->nonce = nonce;
+	local->pid = (uint32_t)getpid();
+	local->mode = (uint8_t)env->mode;
+	local->prefix_len = (uint8_t)env->prefix_len;
+	local->service_level = (uint8_t)env->sl;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		int r = mpib_hca_describe(&comm->dev->hca[rail], env, local, &comm->source[rail]);
+
+		if (r < 0)
+			return r;
+		local->qps[rail] = (uint16_t)env->qps[rail];
+	}
+	return 0;
+}
+
+static void classify(struct mpib_comm *comm, const struct mpib_env *env)
+{
+	const uint8_t sout = mpib_rail_bit(MPIB_SOUT), sup = mpib_rail_bit(MPIB_SUP);
+	bool intra = mpib_ipv4_same_prefix(comm->local.rail[MPIB_SOUT].ipv4_be,
+					   comm->remote.rail[MPIB_SOUT].ipv4_be,
+					   (unsigned int)env->prefix_len);
+
+	comm->path = intra ? MPIB_PATH_INTRA : MPIB_PATH_INTER;
+	comm->rail_mask = sout | sup;
+	if (comm->mode == MPIB_MODE_VANILLA && !intra)
+		comm->rail_mask = sout; /* SUP doesn't reach: its QPs are never made */
+	comm->data_mask = comm->rail_mask;
+	if (comm->mode == MPIB_MODE_VANILLA)
+		comm->data_mask = intra ? sup : sout;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		comm->nqps[rail] =
+			comm->rail_mask & mpib_rail_bit(rail) ? (unsigned int)env->qps[rail] : 0;
+}
+
+static int make_ring(struct mpib_comm *comm)
+{
+	int r;
+
+	comm->ring =
+		mmap(NULL, RING_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (comm->ring == MAP_FAILED) {
+		comm->ring = NULL;
+		return -ENOMEM;
+	}
+	/* A forked child must not make the parent's pages copy-on-write under the HCA. */
+	(void)madvise(comm->ring, RING_SIZE, MADV_DONTFORK);
+	r = mpib_mr_new(comm->dev, comm->data_mask, comm->ring, RING_SIZE, MPIB_MR_ACCESS_RING,
+			&comm->ring_mr);
+	if (r < 0)
+		return r;
+
+	if (comm->kind == MPIB_COUNTER_SEND) {
+		struct mpib_send_comm *send = mpib_send_comm(comm);
+
+		send->cts = comm->ring;
+		send->records = (void *)((char *)comm->ring + ROWS_SIZE);
+	} else {
+		struct mpib_recv_comm *recv = mpib_recv_comm(comm);
+
+		recv->cts_out = comm->ring;
+		recv->records = (void *)((char *)comm->ring + ROWS_SIZE);
+		recv->flush_scratch = (char *)comm->ring + ROWS_SIZE + RECORDS_SIZE;
+	}
+	return 0;
+}
+
+int mpib_comm_build(struct mpib_comm *comm, const struct mpib_env *env)
+{
+	char text[MPIB_IPV4_TEXT_MAX], advice[MPIB_ADVICE_MAX];
+	struct ibv_srq *srq;
+	int r;
+
+	(void)snprintf(comm->peer_text, sizeof(comm->peer_text), "%s pid %u",
+		       mpib_ipv4_format(comm->remote.rail[MPIB_SOUT].ipv4_be, text),
+		       comm->remote.pid);
+	classify(comm, env);
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		struct mpib_hca *hca = &comm->dev->hca[rail];
+
+		if (!comm->nqps[rail])
+			continue;
+		srq = NULL;
+		r = mpib_verbs_create_cq(hca->ctx, mpib_qps_cq_depth(comm, rail), comm,
+					 &comm->cq[rail]);
+		if (r < 0 && mpib_hca_failed(hca))
+			return -EIO;
+		if (r < 0) {
+			MPIB_WARN("%s rail %s to %s: no completion queue: %s%s",
+				  mpib_rail_name(rail), hca->name, comm->peer_text, strerror(-r),
+				  mpib_memlock_advice(r, advice));
+			return r;
+		}
+		if (comm->kind == MPIB_COUNTER_RECV) {
+			r = mpib_srq_get(hca, &srq);
+			if (r < 0)
+				return r;
+		}
+		r = mpib_qps_create(comm, rail, srq);
+		if (r < 0)
+			return r;
+		if (comm->kind == MPIB_COUNTER_RECV && env->ece)
+			mpib_qps_offer_ece(comm, rail);
+	}
+	return make_ring(comm);
+}
+
+void mpib_comm_qps(const struct mpib_comm *comm, struct mpib_peer_qps *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->path = (uint8_t)comm->path;
+	ret->rail_mask = (uint8_t)comm->rail_mask;
+	ret->ring_addr = (uint64_t)(uintptr_t)comm->ring;
+	if (comm->kind == MPIB_COUNTER_RECV)
+		ret->ring_addr += ROWS_SIZE;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		ret->qps[rail] = (uint16_t)comm->nqps[rail];
+		ret->ring_rkey[rail] = comm->ring_mr->rkey[rail];
+		ret->ece[rail].vendor_id = comm->ece[rail].vendor_id;
+		ret->ece[rail].options = comm->ece[rail].options;
+		for (unsigned int k = 0; k < comm->nqps[rail]; k++)
+			ret->qpn[rail][k] = comm->qp[rail][k] ? comm->qp[rail][k]->qp_num : 0;
+	}
+}
+
+/* ---- living --------------------------------------------------------------------------------- */
+
+/* What the helper thread does with the control connection of a live connection. */
+static void on_ctl(struct mpib_watch_item *item, uint32_t events)
+{
+	struct mpib_comm *comm = mpib_container_of(item, struct mpib_comm, ctl_watch);
+	struct mpib_frame frame;
+	int r;
+
+	(void)events;
+	while ((r = mpib_ctl_recv(&comm->ctl, &frame)) > 0) {
+		if (frame.type == MPIB_FRAME_BYE) {
+			unsigned int rows = MPIB_FLAG_PEER_ROWS;
+
+			if (mpib_bye_decode(frame.payload, frame.payload_len, &comm->bye_rows) < 0)
+				rows = 0;
+			mpib_comm_flag(comm, MPIB_FLAG_PEER_BYE | rows);
+		} else if (frame.type == MPIB_FRAME_FAIL) {
+			comm->fail_device = mpib_fail_decode(frame.payload, frame.payload_len,
+							     comm->fail_text) == MPIB_FAIL_DEVICE;
+			mpib_comm_flag(comm, MPIB_FLAG_PEER_FAIL);
+		}
+		/* Other types come from a later release, which goes without an answer: what needs
+		 * one is sent where both ends have its feature. */
+	}
+	if (r < 0) {
+		mpib_watch_del(item);
+		mpib_comm_flag(comm, MPIB_FLAG_PEER_GONE);
+	}
+}
+
+bool mpib_comm_peer_closed(struct mpib_comm *comm)
+{
+	if (!(atomic_load_explicit(&comm->flags, memory_order_acquire) & MPIB_FLAG_PEER_BYE)) {
+		mpib_watch_lock();
+		if (comm->ctl_watch.id)
+			on_ctl(&comm->ctl_watch, EPOLLIN);
+		mpib_watch_unlock();
+	}
+	return atomic_load_explicit(&comm->flags, memory_order_acquire) & MPIB_FLAG_PEER_BYE;
+}
+
+static int start_counters(struct mpib_comm *comm)
+{
+	struct mpib_counter_entry *entry = mpib_counters_get();
+
+	if (!entry) {
+		entry = aligned_alloc(MPIB_CACHE_LINE, sizeof(*entry));
+		if (!entry)
+			return -ENOMEM;
+		memset(entry, 0, sizeof(*entry));
+		comm->own_counters = 1;
+	}
+	comm->counters = entry;
+	entry->kind = comm->kind;
+	entry->mode = comm->mode;
+	entry->path = comm->path;
+	entry->conn_id = comm->agent.conn_id;
+	entry->sout_local = comm->local.rail[MPIB_SOUT].ipv4_be;
+	entry->sout_remote = comm->remote.rail[MPIB_SOUT].ipv4_be;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		entry->qps[rail] = comm->nqps[rail];
+	if (!comm->own_counters)
+		mpib_counters_publish(entry);
+	return 0;
+}
+
+int mpib_comm_establish(struct mpib_comm *comm)
+{
+	int r;
+
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		if (mpib_hca_failed(&comm->dev->hca[rail]))
+			return -EIO;
+	if (!comm->counters) { /* the first of these calls */
+		r = start_counters(comm);
+		if (r < 0)
+			return r;
+		mpib_transfer_prepare(comm);
+	}
+
+	comm->ctl_watch.fd = comm->ctl.fd;
+	comm->ctl_watch.on_event = on_ctl;
+	mpib_watch_lock();
+	r = mpib_watch_add(&comm->ctl_watch, EPOLLIN);
+	if (r == 0)
+		on_ctl(&comm->ctl_watch, EPOLLIN); /* what came together with the last frame */
+	mpib_watch_unlock();
+	if (r < 0 && mpib_net_is_transient(-r))
+		return r;
+	if (r < 0) {
+		MPIB_WARN("control connection to %s can't be watched: %s", comm->peer_text,
+			  strerror(-r));
+		return r;
+	}
+	comm->established = 1;
+
+	MPIB_INFO("%s %s: %s-island, %s; QPs SOUT %u SUP %u; %s",
+		  comm->kind == MPIB_COUNTER_SEND ? "send to" : "receive from", comm->peer_text,
+		  comm->path == MPIB_PATH_INTRA ? "intra" : "inter",
+		  comm->mode == MPIB_MODE_ADVANCED ? "advanced" : "vanilla", comm->nqps[MPIB_SOUT],
+		  comm->nqps[MPIB_SUP],
+		  comm->mode == MPIB_MODE_ADVANCED
+			  ? (atomic_load_explicit(&comm->agent.hint, memory_order_acquire)
+				     ? "share from the agent"
+				     : "no hint yet")
+			  : (comm->path == MPIB_PATH_INTRA ? "all on SUP" : "all on SOUT"));
+	return 0;
+}
+
+/* ---- closing ------------------------------------------------------------------------------- */
+
+/* Receives that immediates used up while nobody polled, and reservations that nothing will use. The
+ * QPs are in the error state by now, so that nothing more arrives, and still exist: some drivers
+ * drop a destroyed QP's completions. */
+static void return_receives(struct mpib_recv_comm *recv, unsigned int rail)
+{
+	struct mpib_comm *comm = &recv->base;
+	struct ibv_wc wc[MPIB_POLL_BATCH];
+	int n;
+
+	while (comm->cq[rail] && (n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc)) > 0)
+		for (int k = 0; k < n; k++)
+			mpib_recv_used(recv, rail, &wc[k]);
+	while (recv->reserved[rail]) {
+		recv->reserved[rail]--;
+		mpib_srq_release(&comm->dev->hca[rail]);
+	}
+}
+
+static void free_resources(struct mpib_comm *comm)
+{
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		if (comm->kind == MPIB_COUNTER_RECV) {
+			mpib_flush_fini(mpib_recv_comm(comm), rail);
+			mpib_qps_stop(comm, rail);
+			return_receives(mpib_recv_comm(comm), rail);
+		}
+		mpib_qps_destroy(comm, rail);
+		(void)mpib_verbs_destroy_cq(comm->cq[rail]);
+	}
+	(void)mpib_mr_free(comm->ring_mr);
+	if (comm->ring)
+		(void)munmap(comm->ring, RING_SIZE);
+	if (comm->counters && comm->own_counters)
+		free(comm->counters);
+	else if (comm->counters)
+		mpib_counters_put(comm->counters);
+	(void)munmap(comm->pool.requests, POOL_SIZE);
+	free(comm);
+}
+
+/* Rows that this end is done with, as BYE tells them. The request of a row that has not arrived
+ * whole is still in its place. */
+static uint32_t rows_done(const struct mpib_comm *comm)
+{
+	const struct mpib_recv_comm *recv = (const void *)comm;
+	const struct mpib_send_comm *send = (const void *)comm;
+
+	if (comm->kind == MPIB_COUNTER_SEND)
+		return send->head - (comm->busy & MPIB_BUSY_SLOW ? 1 : 0);
+	for (uint32_t row = recv->tail - MPIB_ROWS; row != recv->tail; row++)
+		if (recv->row[row % MPIB_ROWS])
+			return row;
+	return recv->tail;
+}
+
+static void send_bye(struct mpib_comm *comm)
+{
+	uint8_t payload[MPIB_BYE_SIZE];
+
+	mpib_ctl_send_last(&comm->ctl, MPIB_FRAME_BYE, payload,
+			   mpib_bye_encode(payload, rows_done(comm)));
+}
+
+void mpib_comm_free(struct mpib_comm *comm)
+{
+	if (!comm)
+		return;
+
+	mpib_watch_del(&comm->ctl_watch);
+	mpib_agent_deregister(&comm->agent);
+	if (comm->established && !comm->error)
+		send_bye(comm);
+	mpib_ctl_close(&comm->ctl);
+
+	mpib_watch_lock();
+	*comm->link = comm->next;
+	if (comm->next)
+		comm->next->link = comm->link;
+	mpib_watch_unlock();
+	free_resources(comm);
+}
+
+void mpib_comms_fork_child(void)
+{
+	for (struct mpib_comm *comm = all_comms; comm; comm = comm->next) {
+		if (comm->ctl.fd >= 0)
+			(void)close(comm->ctl.fd);
+		comm->ctl.fd = -1; /* the number may be another file's soon */
+		comm->error = -ESHUTDOWN;
+		comm->busy |= MPIB_BUSY_FAILED;
+	}
+}
+
+bool mpib_comms_any(void)
+{
+	return all_comms != NULL;
+}
+
+void mpib_comm_free_all(void)
+{
+	while (all_comms)
+		mpib_comm_free(all_comms);
+}
+
+/* ---- news from the helper thread ------------------------------------------------------------- */
+
+void mpib_comm_flag(struct mpib_comm *comm, unsigned int flag)
+{
+	if (!atomic_load_explicit(&comm->flags, memory_order_relaxed))
+		comm->news_ms = mpib_now_ms();
+	(void)atomic_fetch_or_explicit(&comm->flags, flag, memory_order_release);
+}
+
+void mpib_comm_flag_hca(const struct mpib_hca *hca, unsigned int flag)
+{
+	mpib_watch_lock();
+	for (struct mpib_comm *comm = all_comms; comm; comm = comm->next)
+		if (&comm->dev->hca[hca->rail] == hca && comm->data_mask & 1u << hca->rail)
+			mpib_comm_flag(comm, flag);
+	mpib_watch_unlock();
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections. A send connection and a receive connection share struct mpib_comm; each has its own
+ * rings. Owners of fields: "set-up" is the service thread until connect or accept returned the
+ * object, "progress" the thread that calls isend, irecv and test, "helper" the watch thread.
+ */
+#ifndef MPIB_PLUGIN_COMM_H
+#define MPIB_PLUGIN_COMM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "common/counters.h"
+#include "common/ipv4.h"
+#include "common/macros.h"
+#include "plugin/agent/agent_link.h"
+#include "plugin/wire/cts.h"
+#include "plugin/wire/ctl.h"
+#include "plugin/verbs/device.h"
+#include "plugin/verbs/mr.h"
+#include "plugin/connection/request.h"
+
+/* Class of a connection, fixed once, before any QP exists. */
+enum mpib_path {
+	MPIB_PATH_INTRA = 0, /* both ends in one island */
+	MPIB_PATH_INTER = 1,
+};
+
+/* What the helper thread tells the data path; bits of mpib_comm.flags. */
+enum mpib_flag {
+	MPIB_FLAG_PEER_BYE = 1,	 /* the peer closed in good order */
+	MPIB_FLAG_PEER_GONE = 2, /* its control connection broke: process or host is gone */
+	MPIB_FLAG_PEER_FAIL = 4, /* it told of its own failure: fail_text */
+	MPIB_FLAG_QP_FATAL = 8,
+	MPIB_FLAG_DEVICE_FATAL = 16, /* the device of one of its rails is lost */
+	MPIB_FLAG_PEER_ROWS = 32,    /* BYE told bye_rows */
+	MPIB_FLAG_FLUSHED = 64, /* progress's: requests were flushed, of unknown cause so far */
+};
+
+/* Why a sender's usual path is closed; bits of mpib_comm.busy. */
+enum mpib_busy {
+	MPIB_BUSY_GROUP = 1,  /* a group is being collected */
+	MPIB_BUSY_SLOW = 2,   /* a group or a cut message waits for the send queues */
+	MPIB_BUSY_FAILED = 4, /* there is an error */
+	MPIB_BUSY_CLOSED = 8, /* the peer has closed, with all that was posted */
+};
+
+/* What one QP's send queue takes of groups and of messages cut to a port's limit: seven groups of
+ * eight, or two posts of a cut message. qp.h tells how deep the queues are. */
+#define MPIB_SQ_SLOW	      64
+#define MPIB_FLUSH_SCRATCH    64
+#define MPIB_INLINE_MAX	      64 /* two elements; what is asked for, see mpib_qps_create */
+#define MPIB_POLL_BATCH	      16
+#define MPIB_CTS_SIGNAL_SLOTS 128 /* a CTS write in this many asks for a completion */
+/* CTS writes that may be out without a completion: at least MPIB_CTS_SIGNAL_SLOTS, or the one that
+ * makes room would never be posted. Twice that: nobody waits for it. */
+#define MPIB_CTS_DEPTH 256
+
+/* How long requests may still complete after the peer was seen to be gone: what it sent before is
+ * on its way through another path than the news of its end. */
+#define MPIB_PEER_GONE_GRACE_MS 300
+
+/*
+ * A process with many busy connections finds little of them in its caches: a message then costs as
+ * much as the cache lines that it touches. So what each message needs is together, in whole lines:
+ * the first line of a connection, and behind it what a sender or a receiver has of its own.
+ */
+#define MPIB_CACHE_LINE 64
+#define MPIB_COMM_OWN	384
+
+struct mpib_comm {
+	/* The line that each call reads. */
+	atomic_uint flags; /* helper writes, progress reads: enum mpib_flag */
+	int error;	   /* progress: 0, or why nothing works any more */
+	/* progress: a rail with 0 isn't polled. Sender: completions to come. Receiver: 1 where
+	 * data may come. */
+	uint32_t polled[MPIB_RAIL_MAX];
+	struct ibv_cq *cq[MPIB_RAIL_MAX];
+	struct mpib_counter_entry *counters;
+	struct mpib_request_pool pool; /* progress */
+	uint8_t busy;		       /* progress: enum mpib_busy */
+	uint8_t kind;		       /* enum mpib_counter_kind */
+	uint8_t rail_mask;	       /* set-up: rails that have QPs */
+	uint8_t data_mask;	       /* set-up: rails that may carry bytes, all of them polled */
+
+	_Alignas(MPIB_CACHE_LINE) char own[MPIB_COMM_OWN]; /* fields of the structs below */
+
+	struct mpib_agent_reg agent; /* advanced mode; of it a sender reads `hint` */
+	struct ibv_send_wr *bad;     /* progress: where a post says which request it refused */
+
+	/* Set-up and errors. */
+	struct mpib_device *dev;
+	unsigned int nqps[MPIB_RAIL_MAX];
+	struct ibv_qp *qp[MPIB_RAIL_MAX][MPIB_QPS_MAX];
+	struct mpib_source source[MPIB_RAIL_MAX];
+	enum mpib_mode mode;
+	enum mpib_path path;
+	struct ibv_ece ece[MPIB_RAIL_MAX]; /* what this end offers or answers; vendor 0: none */
+	struct mpib_peer local, remote;
+	struct mpib_peer_qps remote_qps;
+	char peer_text[MPIB_IPV4_TEXT_MAX + 16]; /* "10.0.1.2 pid 77" */
+	char established;  /* set-up: NCCL's from here on; the peer is told of its end */
+	char own_counters; /* counters is a private struct, not an entry of the shared table */
+
+	void *ring; /* this end's memory that the peer writes, and staging; page aligned */
+	size_t ring_size;
+	struct mpib_mr *ring_mr;
+
+	struct mpib_ctl ctl;
+	struct mpib_watch_item ctl_watch;  /* helper, from established to close */
+	unsigned int events_ignored;	   /* helper: of QPs and CQs of rails without data */
+	uint64_t news_ms;		   /* helper writes before the first flag: its time */
+	uint64_t gone_since_ms;		   /* progress: when the peer's end was first noticed */
+	uint32_t bye_rows;		   /* helper writes before it sets PEER_ROWS */
+	char fail_text[MPIB_TEXT_MAX + 1]; /* helper writes before it sets PEER_FAIL */
+	char fail_device;		   /* the same; 1: the peer has lost a device */
+	char qp_text[128];		   /* helper writes before it sets QP_FATAL */
+	char flush_text[256];		   /* progress: of the first flushed request */
+
+	struct mpib_comm *next, **link; /* all of the process, under the watch lock */
+};
+
+/* A work request with its element: prepared once, or filled in for one post. */
+struct mpib_wr {
+	struct ibv_send_wr wr;
+	struct ibv_sge sge;
+};
+
+/* A group, or a message over a port's limit, on its way to the send queues; see send_slow.c. */
+struct mpib_slow_post {
+	unsigned int slot;
+	unsigned int count; /* messages */
+	unsigned int mask;  /* rails with bytes */
+	struct mpib_request *head;
+	struct {
+		unsigned int qp;
+		unsigned int entry; /* next message to post */
+		size_t offset;	    /* within its part on this rail */
+		bool done;
+	} rail[MPIB_RAIL_MAX];
+};
+
+/* A rail's QPs, in the order in which messages take them: a ring. */
+struct mpib_send_qp {
+	struct ibv_qp *qp;
+	struct mpib_send_qp *next;
+	unsigned int index;
+};
+
+/* Work requests of a group on one rail, linked once: those of the data, filled from the end so that
+ * no link ever changes, and the one with the immediate. */
+struct mpib_group_wrs {
+	struct mpib_wr *at;		       /* the last one filled; or the final one */
+	struct mpib_wr wr[MPIB_GROUP_MAX + 1]; /* data, and the final one */
+};
+
+/* The group that is being collected; the row at head. */
+struct mpib_group {
+	uint32_t left;		   /* bits of its messages that are not matched; 0: no group */
+	uint32_t size;		   /* messages, as the first look found it */
+	struct mpib_cts *row;	   /* MPIB_GROUP_MAX elements, the peer's to write */
+	uint64_t *record;	   /* staging for its completion record */
+	uint64_t sup_before;	   /* bytes that SUP had carried before it */
+	struct mpib_request *head; /* those matched, the last one first */
+	bool cut;		   /* one of them may be over a port's limit */
+	struct mpib_group_wrs wrs[MPIB_RAIL_MAX];
+};
+
+struct mpib_send_comm {
+	union {
+		struct mpib_comm base;
+		struct {
+			char line[MPIB_CACHE_LINE];
+			/* Of a work request a message fills in fields of its first line only. */
+			struct ibv_send_wr wr[MPIB_RAIL_MAX];
+			struct ibv_sge sge[MPIB_RAIL_MAX];
+			struct mpib_send_qp *at[MPIB_RAIL_MAX]; /* the next message's; NULL: none */
+			struct mpib_cts_row *cts;
+
+			/* A message up to this is one request, its size fits into size_q. */
+			size_t max_whole;
+			size_t split_min; /* shorter messages take one rail */
+			uint32_t head;	  /* rows matched so far */
+			/* The vanilla policy, and whenever no hint may be used. */
+			uint32_t share_fixed;
+			uint32_t share_last; /* last good hint */
+		};
+	};
+
+	size_t max_msg[MPIB_RAIL_MAX]; /* bytes that one request may carry */
+	size_t max_uncut;	       /* a message up to this isn't cut on any rail */
+	size_t ar_above; /* a longer one is a plain write and an immediate; SIZE_MAX: none is */
+	struct mpib_send_qp qps[MPIB_RAIL_MAX][MPIB_QPS_MAX];
+
+	struct mpib_group group;
+	struct mpib_slow_post slow;
+	uint32_t slow_used[MPIB_RAIL_MAX][MPIB_QPS_MAX]; /* send queue entries of slow posts */
+	uint64_t *records;    /* staging: MPIB_ROWS rows of MPIB_RECORD_NUMBERS */
+	uint64_t record_addr; /* the receiver's */
+};
+
+struct mpib_recv_comm {
+	union {
+		struct mpib_comm base;
+		struct {
+			char line[MPIB_CACHE_LINE];
+			/* Takes cts_one to the sender; only its first line changes. */
+			struct ibv_send_wr cts_wr;
+			struct ibv_sge cts_sge;
+			struct mpib_cts cts_one; /* a row of one, sent inline */
+			uint64_t cts_addr;	 /* the sender's ring */
+			uint32_t tail;		 /* rows posted so far */
+			uint32_t one_until; /* the next row that isn't posted in the usual way */
+
+			struct ibv_qp *cts_qp;
+			uint64_t *cts_count; /* the counter of cts_rail */
+			struct mpib_hca *hca[MPIB_RAIL_MAX];
+			uint32_t reserved[MPIB_RAIL_MAX]; /* receives held in the shared queues */
+			unsigned int carried;		  /* rails that have brought data */
+			uint32_t cts_limit;   /* the row that the send queue may have no room for */
+			uint32_t inline_room; /* bytes that cts_qp takes inline */
+		};
+	};
+
+	struct mpib_request *row[MPIB_ROWS];
+	struct mpib_cts_row *cts_out; /* staging */
+	uint64_t *records;	      /* written by the sender: rows as in its staging */
+	unsigned int cts_rail;
+
+	/* GPU memory only: a QP a rail, connected to itself, and where its reads go. */
+	struct ibv_qp *flush_qp[MPIB_RAIL_MAX];
+	void *flush_scratch;
+};
+
+_Static_assert(offsetof(struct mpib_comm, own) == MPIB_CACHE_LINE, "all in the first line");
+_Static_assert(offsetof(struct mpib_comm, agent) == MPIB_CACHE_LINE + MPIB_COMM_OWN, "no gap");
+_Static_assert(offsetof(struct mpib_send_comm, share_last) + sizeof(uint32_t) <=
+		       offsetof(struct mpib_comm, agent),
+	       "the sender's own fits");
+_Static_assert(offsetof(struct mpib_recv_comm, inline_room) + sizeof(uint32_t) <=
+		       offsetof(struct mpib_comm, agent),
+	       "the receiver's own fits");
+_Static_assert(offsetof(struct ibv_send_wr, wr.rdma.rkey) < MPIB_CACHE_LINE, "in the first line");
+
+static inline struct mpib_send_comm *mpib_send_comm(struct mpib_comm *comm)
+{
+	return mpib_container_of(comm, struct mpib_send_comm, base);
+}
+
+static inline struct mpib_recv_comm *mpib_recv_comm(struct mpib_comm *comm)
+{
+	return mpib_container_of(comm, struct mpib_recv_comm, base);
+}
+
+/* ---- life (comm.c) ------------------------------------------------------------------------- */
+
+/* A connection object without QPs; registered in the process's list. @traffic_class is NCCL's, or
+ * -1; MPIB_IB_TC goes before it. */
+int mpib_comm_new(enum mpib_counter_kind kind, struct mpib_device *dev, const struct mpib_env *env,
+		  int traffic_class, struct mpib_comm **ret);
+
+/* Reads ports and GIDs, fills comm->local. */
+int mpib_comm_describe(struct mpib_comm *comm, const struct mpib_env *env, uint64_t nonce);
+
+/* With comm->remote known: fixes path and rails, makes CQs, QPs (INIT) and rings. */
+int mpib_comm_build(struct mpib_comm *comm, const struct mpib_env *env);
+
+/* What this end tells of its QPs. */
+void mpib_comm_qps(const struct mpib_comm *comm, struct mpib_peer_qps *ret);
+
+/* With comm->remote_qps known: QPs to RTR and RTS, the rest of the set-up. In advanced mode
+ * between islands a SUP that can't be reached is given up here, with one line. */
+int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env);
+
+/* Whether SUP may be given up: advanced mode between islands, where no relay may be. */
+bool mpib_comm_may_drop_sup(const struct mpib_comm *comm);
+
+/* Gives SUP up on this connection (advanced, between islands) and says so once. */
+void mpib_comm_drop_sup(struct mpib_comm *comm, const char *who);
+
+/* Advanced mode: asks the agent for the flow's slot. Poll comm->agent. */
+int mpib_comm_register(struct mpib_comm *comm);
+
+/* Hands the control connection to the helper thread and starts the counters: the object is about
+ * to be given to NCCL. An error that mpib_net_is_transient is silent, and worth another call. */
+int mpib_comm_establish(struct mpib_comm *comm);
+
+/* Closes in good order or half-built; bounded; NULL is fine. */
+void mpib_comm_free(struct mpib_comm *comm);
+
+/* In a forked child: closes its copies of the control sockets, and makes every call on a connection
+ * fail. */
+void mpib_comms_fork_child(void);
+
+/* True where a connection exists. */
+bool mpib_comms_any(void);
+
+/* Frees what NCCL dropped without closing. */
+void mpib_comm_free_all(void);
+
+/* Sets bits of flags (under the watch lock): of one connection, or of all that use @hca. */
+void mpib_comm_flag(struct mpib_comm *comm, unsigned int flag);
+void mpib_comm_flag_hca(const struct mpib_hca *hca, unsigned int flag);
+
+/* First error wins: logs @text once, tells the peer, and makes every later call return it. Returns
+ * the error. Progress thread. */
+int mpib_comm_fail(struct mpib_comm *comm, int error, const char *text);
+
+/* Looks at what the helper thread and the devices reported; 0 while requests may still complete,
+ * else the error, after mpib_comm_fail. Progress thread, never on the fast path. */
+int mpib_comm_check(struct mpib_comm *comm);
+
+/* Reads what the peer has sent over the control connection by now, and what the helper thread has
+ * not come to: the peer may have closed before a rail told of its end. True where it said BYE.
+ * Progress thread, never on the fast path. */
+bool mpib_comm_peer_closed(struct mpib_comm *comm);
+
+/* Text and consequences of a completion with an error. 0 where its cause isn't known yet: it is the
+ * consequence of something that will be told within MPIB_PEER_GONE_GRACE_MS, and test fails then.
+ */
+int mpib_comm_bad_completion(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc);
+
+/* A verb failed: -EIO and @text, unless the device is lost, which is the cause then. */
+int mpib_comm_verb_failed(struct mpib_comm *comm, const char *text);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a connection fails: the first cause is told, once, here and to the peer. */
+#include "plugin/connection/comm.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plugin/base/clock.h"
+#include "plugin/base/log.h"
+#include "plugin/data/transfer.h"
+#include "plugin/verbs/async.h"
+
+static int fail(struct mpib_comm *comm, int error, enum mpib_fail_kind kind, const char *text)
+{
+	uint8_t payload[MPIB_FRAME_PAYLOAD_MAX];
+
+	if (comm->error)
+		return comm->error;
+
+	comm->error = error;
+	comm->busy |= MPIB_BUSY_FAILED;
+	MPIB_WARN("%s %s: %s", comm->kind == MPIB_COUNTER_SEND ? "send to" : "receive from",
+		  comm->peer_text, text);
+	mpib_ctl_send_last(&comm->ctl, MPIB_FRAME_FAIL, payload,
+			   mpib_fail_encode(payload, kind, text));
+	return error;
+}
+
+int mpib_comm_fail(struct mpib_comm *comm, int error, const char *text)
+{
+	return fail(comm, error, MPIB_FAIL_OTHER, text);
+}
+
+static int device_lost(struct mpib_comm *comm)
+{
+	char text[MPIB_TEXT_MAX + 1] = "a device is lost";
+
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		const struct mpib_hca *hca = &comm->dev->hca[rail];
+
+		if (comm->data_mask & mpib_rail_bit(rail) &&
+		    atomic_load_explicit(&hca->fatal, memory_order_acquire))
+			(void)snprintf(text, sizeof(text), "%s rail %s: the device is lost: %s",
+				       mpib_rail_name(rail), hca->name, hca->lost_text);
+	}
+	return fail(comm, -EIO, MPIB_FAIL_DEVICE, text);
+}
+
+/* What the helper thread has, or would have, told by now. */
+static unsigned int look(struct mpib_comm *comm)
+{
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		if (comm->data_mask & mpib_rail_bit(rail))
+			mpib_async_look(&comm->dev->hca[rail]);
+	return atomic_load_explicit(&comm->flags, memory_order_acquire);
+}
+
+int mpib_comm_verb_failed(struct mpib_comm *comm, const char *text)
+{
+	if (comm->error)
+		return comm->error;
+	return look(comm) & MPIB_FLAG_DEVICE_FATAL ? device_lost(comm)
+						   : mpib_comm_fail(comm, -EIO, text);
+}
+
+static int peer_failed(struct mpib_comm *comm)
+{
+	char text[MPIB_TEXT_MAX + 1];
+
+	(void)snprintf(text, sizeof(text), "the peer failed: %.300s", comm->fail_text);
+	return mpib_comm_fail(comm, comm->fail_device ? -EIO : -ECONNRESET, text);
+}
+
+int mpib_comm_check(struct mpib_comm *comm)
+{
+	unsigned int flags = atomic_load_explicit(&comm->flags, memory_order_acquire);
+	char text[MPIB_TEXT_MAX + 1];
+	uint64_t now;
+
+	if (comm->error)
+		return comm->error;
+	if (!flags)
+		return 0;
+	/* BYE may tell that all is done, whatever happened since. */
+	if (comm->kind == MPIB_COUNTER_SEND && mpib_send_arrived(mpib_send_comm(comm)))
+		return 0;
+	if (flags & MPIB_FLAG_DEVICE_FATAL)
+		return device_lost(comm);
+
+	now = mpib_now_ms();
+	if (!comm->gone_since_ms)
+		comm->gone_since_ms = now;
+	if (now - comm->gone_since_ms < MPIB_PEER_GONE_GRACE_MS)
+		return 0;
+	if (flags & MPIB_FLAG_PEER_FAIL)
+		return peer_failed(comm);
+	if (flags & MPIB_FLAG_QP_FATAL)
+		(void)snprintf(text, sizeof(text), "%s", comm->qp_text);
+	else if (flags & MPIB_FLAG_FLUSHED)
+		return mpib_comm_fail(comm, -EREMOTEIO, comm->flush_text);
+	else if (flags & MPIB_FLAG_PEER_BYE)
+		(void)snprintf(text, sizeof(text),
+			       "the peer closed the connection while messages were outstanding");
+	else
+		(void)snprintf(text, sizeof(text),
+			       "the peer's process or host is gone (control connection lost %llu "
+			       "ms ago)",
+			       (unsigned long long)(now - comm->news_ms));
+	return mpib_comm_fail(comm, -ECONNRESET, text);
+}
+
+static const char *likely_cause(enum ibv_wc_status status)
+{
+	switch (status) {
+	case IBV_WC_RETRY_EXC_ERR:
+		return "no answer within timeout and retries: peer, cable or switch is down, or "
+		       "the GID is wrong";
+	case IBV_WC_RNR_RETRY_EXC_ERR:
+		return "the peer had no receive posted";
+	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
+	case IBV_WC_REM_OP_ERR:
+		return "the peer's memory registration doesn't allow the write";
+	case IBV_WC_LOC_PROT_ERR:
+	case IBV_WC_LOC_LEN_ERR:
+		return "this end's buffer isn't covered by its registration";
+	case IBV_WC_WR_FLUSH_ERR:
+		return "the QP had failed before";
+	default:
+		return "see the status";
+	}
+}
+
+/* What a peer that has failed and gives its memory back, or has lost its device, leaves to see. */
+static bool is_consequence(enum ibv_wc_status status)
+{
+	return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
+	       status == IBV_WC_REM_OP_ERR || status == IBV_WC_RETRY_EXC_ERR ||
+	       status == IBV_WC_WR_FLUSH_ERR;
+}
+
+int mpib_comm_bad_completion(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc)
+{
+	char text[sizeof(comm->flush_text)];
+	uint32_t remote = 0;
+	bool closed = mpib_comm_peer_closed(comm); /* or has failed: both are read */
+	unsigned int flags;
+
+	if (comm->kind == MPIB_COUNTER_SEND && closed && mpib_send_arrived(mpib_send_comm(comm)))
+		return -ECONNRESET; /* of nothing that anybody waits for */
+	if (comm->error)
+		return comm->error;
+	flags = look(comm);
+	if (flags & MPIB_FLAG_DEVICE_FATAL)
+		return device_lost(comm);
+	if (is_consequence(wc->status) && flags & MPIB_FLAG_PEER_FAIL)
+		return peer_failed(comm);
+	for (unsigned int k = 0; k < comm->nqps[rail]; k++)
+		if (comm->qp[rail][k] && comm->qp[rail][k]->qp_num == wc->qp_num)
+			remote = comm->remote_qps.qpn[rail][k];
+	(void)snprintf(text, sizeof(text), "%s rail %s, QP 0x%x to 0x%x: %s (vendor 0x%x): %s",
+		       mpib_rail_name(rail), comm->dev->hca[rail].name, wc->qp_num, remote,
+		       mpib_verbs_wc_text(wc->status), wc->vendor_err, likely_cause(wc->status));
+	if (wc->status != IBV_WC_WR_FLUSH_ERR)
+		return mpib_comm_fail(comm, wc->status == IBV_WC_LOC_PROT_ERR ? -EIO : -EREMOTEIO,
+				      text);
+	if (flags & MPIB_FLAG_QP_FATAL)
+		return mpib_comm_fail(comm, -EREMOTEIO, comm->qp_text);
+	/* Only a failure flushes, and this end has seen none: an event is on its way. */
+	if (!(flags & MPIB_FLAG_FLUSHED)) {
+		memcpy(comm->flush_text, text, sizeof(text));
+		(void)atomic_fetch_or_explicit(&comm->flags, MPIB_FLAG_FLUSHED,
+					       memory_order_relaxed);
+	}
+	return 0;
+}

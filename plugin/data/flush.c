@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/data/flush.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plugin/base/log.h"
+#include "plugin/verbs/qp.h"
+
+/* Every request of the pool could be a flush: the queue can't overflow. */
+#define FLUSH_DEPTH MPIB_REQUESTS_MAX
+
+static int make(struct mpib_recv_comm *recv, unsigned int rail, const struct mpib_env *env)
+{
+	struct mpib_comm *comm = &recv->base;
+	struct ibv_qp_init_attr init;
+	struct mpib_qp_end self;
+	int r;
+
+	memset(&init, 0, sizeof(init));
+	init.qp_context = comm;
+	init.send_cq = comm->cq[rail];
+	init.recv_cq = comm->cq[rail];
+	init.qp_type = IBV_QPT_RC;
+	init.cap.max_send_wr = FLUSH_DEPTH;
+	init.cap.max_recv_wr = 1;
+	init.cap.max_send_sge = 1;
+	init.cap.max_recv_sge = 1;
+	r = mpib_verbs_create_qp(comm->dev->hca[rail].pd, &init, &recv->flush_qp[rail]);
+	if (r < 0)
+		return r;
+
+	self.qpn = recv->flush_qp[rail]->qp_num;
+	self.gid = comm->local.rail[rail].gid;
+	self.mtu = comm->local.rail[rail].mtu;
+	self.lid = comm->local.rail[rail].lid;
+	self.traffic_class = comm->local.traffic_class;
+	r = mpib_qp_to_init(comm, rail, recv->flush_qp[rail], IBV_ACCESS_REMOTE_READ);
+	if (r == 0)
+		r = mpib_qp_to_rtr(comm, rail, recv->flush_qp[rail], &self, env);
+	if (r == 0)
+		r = mpib_qp_to_rts(recv->flush_qp[rail], env);
+	return r;
+}
+
+int mpib_flush_init(struct mpib_recv_comm *recv, const struct mpib_env *env)
+{
+	struct mpib_comm *comm = &recv->base;
+
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		int r;
+
+		if (!(comm->data_mask & mpib_rail_bit(rail)))
+			continue;
+		r = make(recv, rail, env);
+		if (r < 0 && mpib_hca_failed(&comm->dev->hca[rail]))
+			return -EIO;
+		if (r < 0) {
+			MPIB_WARN("%s rail %s: no QP for flushes: %s; MPIB_FLUSH=0 does without, "
+				  "where the GPU needs none",
+				  mpib_rail_name(rail), comm->dev->hca[rail].name, strerror(-r));
+			return r;
+		}
+	}
+	return 0;
+}
+
+void mpib_flush_fini(struct mpib_recv_comm *recv, unsigned int rail)
+{
+	(void)mpib_verbs_destroy_qp(recv->flush_qp[rail]);
+	recv->flush_qp[rail] = NULL;
+}
+
+static int post_read(struct mpib_recv_comm *recv, unsigned int rail, void *from,
+		     const struct mpib_mr *mr, const struct mpib_request *req)
+{
+	struct mpib_comm *comm = &recv->base;
+	struct ibv_sge sge = {
+		.addr = (uint64_t)(uintptr_t)recv->flush_scratch,
+		.length = 1,
+		.lkey = comm->ring_mr->lkey[rail],
+	};
+	struct ibv_send_wr wr = {
+		.wr_id = req->index,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_READ,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma.remote_addr = (uint64_t)(uintptr_t)from,
+		.wr.rdma.rkey = mr->rkey[rail],
+	};
+	struct ibv_send_wr *bad;
+
+	return ibv_post_send(recv->flush_qp[rail], &wr, &bad);
+}
+
+int mpib_iflush(struct mpib_comm *comm, int n, void **data, const int *sizes, struct mpib_mr **mrs,
+		struct mpib_request **ret)
+{
+	struct mpib_recv_comm *recv = mpib_recv_comm(comm);
+	struct mpib_request *req;
+	char text[160];
+	int last = -1;
+
+	*ret = NULL;
+	if (comm->error)
+		return comm->error;
+	for (int k = 0; k < n; k++)
+		if (sizes[k] > 0)
+			last = k;
+	if (last < 0 || !recv->carried ||
+	    !recv->flush_qp[recv->carried & mpib_rail_bit(MPIB_SOUT) ? MPIB_SOUT : MPIB_SUP])
+		return 0;
+
+	req = mpib_request_get(&comm->pool);
+	if (!req)
+		return mpib_comm_fail(comm, -EIO, "no request is left for a flush");
+	req->count = 0;
+	req->imm = 0;
+	req->remaining = recv->carried == 3 ? 2 : 1;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		int r;
+
+		if (!(recv->carried & mpib_rail_bit(rail)))
+			continue;
+		r = post_read(recv, rail, data[last], mrs[last], req);
+		if (r) {
+			(void)snprintf(text, sizeof(text),
+				       "%s rail %s: a flush can't be posted: %s",
+				       mpib_rail_name(rail), comm->dev->hca[rail].name,
+				       strerror(r < 0 ? -r : r));
+			return mpib_comm_verb_failed(comm, text);
+		}
+	}
+	/* The read is local: that the peer went, before, says nothing against it. */
+	comm->gone_since_ms = 0;
+	comm->counters->flushes++;
+	*ret = req;
+	return 0;
+}

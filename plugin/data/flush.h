@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * iflush: after a receive into GPU memory is done, make sure that the GPU sees the bytes. An RDMA
+ * read of the buffer through the same HCA pushes the writes that went before it (NCCL ABI
+ * reference, 9); it goes through a QP that is connected to itself, on each rail that brought data.
+ */
+#ifndef MPIB_PLUGIN_FLUSH_H
+#define MPIB_PLUGIN_FLUSH_H
+
+#include "plugin/connection/comm.h"
+
+/* Makes the loopback QPs of the connection's data rails. One warning on failure. */
+int mpib_flush_init(struct mpib_recv_comm *recv, const struct mpib_env *env);
+void mpib_flush_fini(struct mpib_recv_comm *recv, unsigned int rail);
+
+/* *ret stays NULL where there is nothing to wait for: no bytes, no GPU memory, MPIB_FLUSH=0.
+ * Progress thread. */
+int mpib_iflush(struct mpib_comm *comm, int n, void **data, const int *sizes, struct mpib_mr **mrs,
+		struct mpib_request **ret);
+
+#endif

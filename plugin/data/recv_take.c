@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the completions of a receiver mean. */
+#include "plugin/data/recv.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "plugin/wire/imm.h"
+
+#define TOO_LARGE     "the message is larger than the posted receive"
+#define WRONG_RAILS   "it names rails that can't be"
+#define CONTRADICTION "it contradicts the other rail's"
+#define WRONG_PARTS   "its completion record gives SUP bytes that can't be"
+#define WRONG_SIZE    "its size is not that of the data that arrived"
+
+static __attribute__((cold)) int protocol_error(struct mpib_recv_comm *recv, unsigned int rail,
+						uint32_t imm, const char *what)
+{
+	char text[200];
+
+	(void)snprintf(text, sizeof(text), "%s rail %s: immediate 0x%08x: %s", mpib_rail_name(rail),
+		       recv->base.dev->hca[rail].name, imm, what);
+	return mpib_comm_fail(&recv->base, -EPROTO, text);
+}
+
+/* A completion used a receive: one that this connection has reserved, or, from a peer that sends
+ * more than it may, a spare one. */
+static void take_receive(struct mpib_recv_comm *recv, unsigned int rail)
+{
+	atomic_int *credits = &recv->base.dev->hca[rail].srq_credits;
+
+	if (mpib_likely(recv->reserved[rail]))
+		recv->reserved[rail]--;
+	else
+		(void)atomic_fetch_sub_explicit(credits, 1, memory_order_acq_rel);
+}
+
+void mpib_recv_used(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc)
+{
+	if (wc->wr_id == MPIB_WR_RECV)
+		take_receive(recv, rail);
+}
+
+/* An immediate that can't belong to anything. */
+static __attribute__((cold)) int stray(struct mpib_recv_comm *recv, unsigned int rail, uint32_t imm,
+				       const struct mpib_request *req)
+{
+	take_receive(recv, rail);
+	return protocol_error(recv, rail, imm,
+			      req ? "more messages than receives"
+				  : "no receive is posted in its slot");
+}
+
+/* The first immediate of a row fixes the rails that are to come, a second one has to be like it.
+ * Returns those that are still missing, or an error. */
+static inline __attribute__((always_inline)) int missing(struct mpib_recv_comm *recv,
+							 struct mpib_request *req,
+							 unsigned int rail, uint32_t imm)
+{
+	unsigned int left = mpib_imm_mask(imm), bit = mpib_rail_bit(rail);
+
+	if (req->imm) {
+		left = req->left;
+		if (mpib_unlikely(imm != req->imm || !(left & bit)))
+			return protocol_error(recv, rail, imm, CONTRADICTION);
+		return 0;
+	}
+	if (mpib_unlikely(!(left & bit) || left & ~recv->base.data_mask))
+		return protocol_error(recv, rail, imm, WRONG_RAILS);
+	left &= ~bit;
+	if (left) {
+		req->imm = imm;
+		req->left = (uint8_t)left;
+	}
+	return (int)left;
+}
+
+/* The receive that a row reserved on @idle and that nothing used is free again. */
+static inline __attribute__((always_inline)) void unused(struct mpib_recv_comm *recv,
+							 unsigned int idle)
+{
+	recv->reserved[idle]--;
+	mpib_srq_release(recv->hca[idle]);
+}
+
+/* Every rail of @mask has reported: nothing of the row can still arrive. */
+static inline __attribute__((always_inline)) void complete(struct mpib_recv_comm *recv,
+							   struct mpib_request *req, uint32_t imm,
+							   unsigned int mask, unsigned int messages)
+{
+	struct mpib_comm *comm = &recv->base;
+
+	recv->row[mpib_imm_slot(imm)] = NULL;
+	recv->carried |= mask;
+	if (mask != 3 && mask != comm->data_mask)
+		unused(recv, mask == mpib_rail_bit(MPIB_SOUT) ? MPIB_SUP : MPIB_SOUT);
+	comm->counters->messages += messages;
+	req->remaining = 0;
+}
+
+/* Whether a row of @sum bytes, @sup of them on SUP, can come over the rails of @mask. */
+static inline bool parts_fit(unsigned int mask, uint64_t sum, uint64_t sup)
+{
+	if (mask == 3)
+		return sup <= sum;
+	return sup == (mask & mpib_rail_bit(MPIB_SUP) ? sum : 0);
+}
+
+/* A row whose sizes are in the completion record: a group, or a message that was cut. */
+static __attribute__((noinline)) int record_immediate(struct mpib_recv_comm *recv,
+						      struct mpib_request *req, unsigned int rail,
+						      uint32_t imm)
+{
+	int left = missing(recv, req, rail, imm);
+	unsigned int count = req->count, k = 0;
+	uint64_t *record, sum = 0, sup;
+
+	if (left)
+		return left < 0 ? left : 0;
+	record = &recv->records[mpib_imm_slot(imm) * MPIB_RECORD_NUMBERS];
+	do {
+		uint64_t size = atomic_load_explicit((_Atomic uint64_t *)&record[1 + k],
+						     memory_order_acquire);
+
+		req->sizes[k] = size;
+		sum += size;
+		if (mpib_unlikely(size > req->room[k]))
+			return protocol_error(recv, rail, imm, TOO_LARGE);
+	} while (++k < count);
+	sup = atomic_load_explicit((_Atomic uint64_t *)&record[0], memory_order_acquire);
+	if (mpib_unlikely(!parts_fit(mpib_imm_mask(imm), sum, sup)))
+		return protocol_error(recv, rail, imm, WRONG_PARTS);
+	recv->base.counters->rail[MPIB_SOUT].bytes += sum - sup;
+	recv->base.counters->rail[MPIB_SUP].bytes += sup;
+	req->size = req->sizes[0];
+	complete(recv, req, imm, mpib_imm_mask(imm), count);
+	return 0;
+}
+
+/* The usual message: its size is what arrived. */
+static inline __attribute__((always_inline)) int on_immediate(struct mpib_recv_comm *recv,
+							      struct mpib_request *req,
+							      unsigned int rail, uint32_t imm,
+							      uint32_t byte_len)
+{
+	uint64_t size = byte_len;
+	unsigned int mask = mpib_rail_bit(rail);
+
+	/* The only one of its row: that it names its rail and no other one is all that `missing`
+	 * would find out, since a receive was reserved on that rail. */
+	if (req->imm || mpib_imm_mask(imm) != mask) {
+		int left;
+
+		if (req->imm)
+			size += req->size;
+		left = missing(recv, req, rail, imm);
+		if (mpib_unlikely(left < 0))
+			return left;
+		mask = 3;
+		if (left) {
+			req->size = size;
+			recv->base.counters->rail[rail].bytes += byte_len;
+			return 0;
+		}
+	}
+	req->size = size;
+	recv->base.counters->rail[rail].bytes += byte_len;
+	if (mpib_unlikely(req->count != 1 || ((uint32_t)(size >> 7) != mpib_imm_size(imm) &&
+					      mpib_imm_size_q(size) != mpib_imm_size(imm))))
+		return protocol_error(recv, rail, imm, WRONG_SIZE);
+	if (mpib_unlikely(size > req->room[0]))
+		return protocol_error(recv, rail, imm, TOO_LARGE);
+	complete(recv, req, imm, mask, 1);
+	return 0;
+}
+
+/* Anything but an immediate. */
+static __attribute__((noinline)) void other_completion(struct mpib_recv_comm *recv,
+						       const struct ibv_wc *wc)
+{
+	if (wc->opcode == IBV_WC_RDMA_READ) /* of a flush */
+		recv->base.pool.requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
+	else /* a signalled CTS write: the queue is free of it and of all before it */
+		recv->cts_limit = (uint32_t)wc->wr_id + 1 + MPIB_CTS_DEPTH;
+}
+
+/* Completions that nobody will look at any more still took receives from the shared queue. */
+static __attribute__((cold)) int give_up(struct mpib_recv_comm *recv, unsigned int rail,
+					 const struct ibv_wc *wc, const struct ibv_wc *end, int r)
+{
+	for (; wc < end; wc++)
+		mpib_recv_used(recv, rail, wc);
+	return r;
+}
+
+/* A clear-to-send of a peer that has closed: all that it sent went before its end, and nothing
+ * answers the row any more. */
+static bool is_idle_cts(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc)
+{
+	return wc->wr_id != MPIB_WR_RECV && rail == recv->cts_rail &&
+	       wc->qp_num == recv->cts_qp->qp_num && mpib_comm_peer_closed(&recv->base);
+}
+
+/* 0 where it means nothing. */
+static __attribute__((cold)) int bad_completion(struct mpib_recv_comm *recv, unsigned int rail,
+						const struct ibv_wc *wc, const struct ibv_wc *end)
+{
+	if (is_idle_cts(recv, rail, wc))
+		return 0;
+	(void)give_up(recv, rail, wc, end, 0);
+	return mpib_comm_bad_completion(&recv->base, rail, wc);
+}
+
+/* @rail is a constant. */
+static inline __attribute__((always_inline)) int take(struct mpib_recv_comm *recv,
+						      unsigned int rail, const struct ibv_wc *wc,
+						      int n)
+{
+	struct mpib_counter_rail *counters = &recv->base.counters->rail[rail];
+
+	for (const struct ibv_wc *end = wc + n; wc < end; wc++) {
+		struct mpib_request *req;
+		uint32_t imm;
+		int r;
+
+		if (mpib_unlikely(wc->status != IBV_WC_SUCCESS)) {
+			r = bad_completion(recv, rail, wc, end);
+			if (r < 0)
+				return r;
+			continue;
+		}
+		if (mpib_unlikely(wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)) {
+			other_completion(recv, wc);
+			continue;
+		}
+		imm = ntohl(wc->imm_data);
+		req = recv->row[mpib_imm_slot(imm)];
+		if (mpib_unlikely(!req || !recv->reserved[rail])) {
+			r = stray(recv, rail, imm, req);
+			return give_up(recv, rail, wc + 1, end, r);
+		}
+		recv->reserved[rail]--;
+		counters->requests++;
+		r = mpib_likely(mpib_imm_size(imm) != MPIB_IMM_SIZE_RECORD)
+			    ? on_immediate(recv, req, rail, imm, wc->byte_len)
+			    : record_immediate(recv, req, rail, imm);
+		if (mpib_unlikely(r < 0))
+			return give_up(recv, rail, wc + 1, end, r);
+	}
+	return 0;
+}
+
+int mpib_recv_take(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc, int n)
+{
+	return rail == MPIB_SOUT ? take(recv, MPIB_SOUT, wc, n) : take(recv, MPIB_SUP, wc, n);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/verbs/async.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "plugin/connection/comm.h"
+#include "plugin/base/log.h"
+
+/* The owner of a QP or CQ is its context. The event holds up ibv_destroy_qp and _cq until it is
+ * acknowledged, so the connection is still there. */
+static void comm_event(const struct mpib_hca *hca, struct mpib_comm *comm, const char *object,
+		       const char *text)
+{
+	/* A rail that carries none of its data can't harm it. */
+	if (!(comm->data_mask & mpib_rail_bit(hca->rail))) {
+		if (comm->events_ignored++ == 0)
+			MPIB_INFO("%s rail %s, %s: %s; the connection with %s doesn't use this "
+				  "rail and goes on",
+				  mpib_rail_name(hca->rail), hca->name, object, text,
+				  comm->peer_text);
+		return;
+	}
+	/* A completion usually tells more: the data path speaks first, this text is its last
+	 * resort. */
+	if (!(atomic_load_explicit(&comm->flags, memory_order_relaxed) & MPIB_FLAG_QP_FATAL))
+		(void)snprintf(comm->qp_text, sizeof(comm->qp_text), "%s rail %s, %s: %s",
+			       mpib_rail_name(hca->rail), hca->name, object, text);
+	mpib_comm_flag(comm, MPIB_FLAG_QP_FATAL);
+}
+
+static void qp_event(const struct mpib_hca *hca, const struct ibv_qp *qp, const char *text)
+{
+	char object[24];
+
+	(void)snprintf(object, sizeof(object), "QP 0x%x", qp->qp_num);
+	comm_event(hca, qp->qp_context, object, text);
+}
+
+/* The first reason stands. */
+static void lost(struct mpib_hca *hca, const char *event, const char *text)
+{
+	if (atomic_load_explicit(&hca->fatal, memory_order_relaxed))
+		return;
+	(void)snprintf(hca->lost_text, sizeof(hca->lost_text), "%s (%s)", event, text);
+	MPIB_WARN("%s rail %s: %s: the device is lost to this process", mpib_rail_name(hca->rail),
+		  hca->name, hca->lost_text);
+	atomic_store_explicit(&hca->fatal, 1, memory_order_release);
+	mpib_comm_flag_hca(hca, MPIB_FLAG_DEVICE_FATAL);
+}
+
+/* The next connection searches the table anew. */
+static void forget_gid(struct mpib_hca *hca, const struct ibv_async_event *event)
+{
+	if (event->element.port_num == (int)hca->port)
+		atomic_store_explicit(&hca->gid_at, 0, memory_order_relaxed);
+}
+
+static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
+{
+	const char *text = mpib_verbs_event_text(event->event_type);
+	const char *rail = mpib_rail_name(hca->rail);
+
+	switch (event->event_type) {
+	case IBV_EVENT_DEVICE_FATAL:
+		lost(hca, "IBV_EVENT_DEVICE_FATAL", text);
+		break;
+	case IBV_EVENT_CQ_ERR: /* say, more immediates from a broken peer than it has receives */
+		comm_event(hca, event->element.cq->cq_context, "CQ", text);
+		break;
+	case IBV_EVENT_SRQ_ERR:
+		lost(hca, "IBV_EVENT_SRQ_ERR", text);
+		break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		qp_event(hca, event->element.qp, text);
+		break;
+	case IBV_EVENT_PORT_ERR:
+		if (event->element.port_num == (int)hca->port)
+			MPIB_WARN("%s rail %s: link down; messages on it fail after their "
+				  "retries unless it returns",
+				  rail, hca->name);
+		break;
+	case IBV_EVENT_PORT_ACTIVE:
+		if (event->element.port_num == (int)hca->port)
+			MPIB_INFO("%s rail %s: link up", rail, hca->name);
+		forget_gid(hca, event);
+		break;
+	case IBV_EVENT_GID_CHANGE:
+	case IBV_EVENT_LID_CHANGE:
+	case IBV_EVENT_CLIENT_REREGISTER:
+		forget_gid(hca, event);
+		MPIB_DETAIL("%s rail %s: async event: %s", rail, hca->name, text);
+		break;
+	default:
+		MPIB_DETAIL("%s rail %s: async event: %s", rail, hca->name, text);
+		break;
+	}
+}
+
+static void on_event(struct mpib_watch_item *item, uint32_t events)
+{
+	struct mpib_hca *hca = mpib_container_of(item, struct mpib_hca, async);
+	struct ibv_async_event event;
+
+	while (mpib_verbs_async_event(hca->ctx, &event) > 0) {
+		handle(hca, &event);
+		mpib_verbs_ack_event(&event);
+	}
+	/* So the kernel tells, for ever, that a device was taken away (ib_uverbs_event_poll). */
+	if (events & (EPOLLERR | EPOLLHUP)) {
+		mpib_watch_del(item);
+		lost(hca, "no more events", "the device was taken away");
+	}
+}
+
+void mpib_async_look(struct mpib_hca *hca)
+{
+	struct pollfd p = { .events = POLLIN };
+
+	mpib_watch_lock();
+	p.fd = hca->async.fd;
+	if (hca->async.id && poll(&p, 1, 0) > 0) {
+		if (p.revents & POLLNVAL) /* closed by somebody else */
+			p.revents = POLLHUP;
+		on_event(&hca->async, (uint32_t)p.revents);
+	}
+	mpib_watch_unlock();
+}
+
+int mpib_async_watch(struct mpib_hca *hca)
+{
+	int flags = fcntl(hca->ctx->async_fd, F_GETFL);
+	int r = 0;
+
+	if (flags < 0 || fcntl(hca->ctx->async_fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		r = -errno;
+	if (r == 0) {
+		hca->async.fd = hca->ctx->async_fd;
+		hca->async.on_event = on_event;
+		r = mpib_watch_add(&hca->async, EPOLLIN);
+	}
+	if (r < 0)
+		MPIB_WARN("%s rail %s: async events can't be watched: %s",
+			  mpib_rail_name(hca->rail), hca->name, strerror(-r));
+	return r;
+}

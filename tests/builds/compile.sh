@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The tree compiles without a warning: compile.sh TREE BUILD NAME, NAME as below. Below BUILD/builds, which
+# is kept, so that a second time takes seconds. With time that nothing else wants.
+set -euo pipefail
+
+tree=$1 build=$2 name=$3
+folder=$build/builds/$name
+compiler=${name%%-*}
+options=()
+installed_only=
+
+case $name in
+*-debug) options+=(--buildtype=debug) ;;
+*-release) options+=(--buildtype=release) ;;
+# What is linked once for many programs takes long; with this prefix tests/builds/install.sh installs it.
+*-lto)
+	options+=(--buildtype=release -Db_lto=true --prefix=/opt/mpib --sysconfdir=etc)
+	installed_only=1
+	;;
+*)
+	echo "compile.sh: $name is none of {gcc,clang}-{debug,release,lto}"
+	exit 2
+	;;
+esac
+command -v "$compiler" >/dev/null || {
+	echo "skipped: $compiler is not installed"
+	exit 77
+}
+
+mkdir -p "$build/builds"
+exec 9>"$folder.lock"
+flock 9
+renice -n 19 $$ >/dev/null
+unset CFLAGS LDFLAGS
+CC=$compiler "$tree/tests/setup" "$folder" "${options[@]}"
+targets=()
+if [ -n "$installed_only" ]; then
+	mapfile -t targets < <(meson introspect "$folder" --targets |
+		jq -r --arg folder "$folder/" '.[] | select(.installed).filename[] | ltrimstr($folder)')
+	[ ${#targets[@]} -gt 0 ]
+fi
+log=$folder/compile.log
+rc=0
+ninja -C "$folder" -k 0 "${targets[@]}" >"$log" 2>&1 || rc=$?
+# Warnings of a linker are no errors, and Ninja shows them once.
+grep -E '(warning|error): ' "$log" && rc=1
+if [ "$rc" != 0 ]; then
+	tail -n 30 "$log"
+	ninja -C "$folder" -t clean >/dev/null # so that they come again
+	exit 1
+fi
+echo "$name: no warning"

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""tests/run on a small project: test_run.py TREE. A test that went missing, one that nobody listed, one that
+passes at the second try only and a build that fails are told, and the last line is always the sums."""
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PROJECT = """project('small', meson_version: '>= 1.0.0')
+left_out = []
+sh = find_program('sh')
+test('good', sh, args: ['-c', 'exit 0'], suite: 'unit')
+test('skipped', sh, args: ['-c', 'echo skipped: no moon; exit 77'], suite: ['unit', 'long'])
+test('wavering', sh, args: ['-c', 'test -e "$0" || { touch "$0"; exit 1; }', meson.current_build_dir() / 'seen'],
+  suite: 'unit')
+test('tree-names', files('tests/tree/names.py'),
+  args: [meson.project_source_root(), meson.project_build_root(), left_out], suite: 'tree')
+"""
+FILES = ["tests/run", "tests/setup", "tests/lab/lib/common.sh", "tests/tree/names.py"]
+REMEDY = "run tests/run --write-names"
+checks = 0
+
+
+class Ground:
+    def __init__(self, tree):
+        self.tree = tree
+        for name in FILES:
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(Path(sys.argv[1]) / name, tree / name)
+        shutil.copytree(Path(sys.argv[1]) / "tests/run.d", tree / "tests/run.d")
+        (tree / "tests/lab/cases").mkdir()
+        (tree / "tests/fuzz").mkdir()
+        with (tree / "tests/lab/lib/common.sh").open("a") as stream:
+            stream.write("need_packages() { :; }\n")
+        (tree / "meson_options.txt").write_text("option('unit_tests', type: 'feature', value: 'auto')\n")
+        self.project(PROJECT)
+
+    def project(self, text):
+        (self.tree / "meson.build").write_text(text)
+
+    def run(self, *arguments):
+        result = subprocess.run([self.tree / "tests/run", *arguments], text=True, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return result.returncode, result.stdout
+
+    def write_names(self):
+        rc, text = self.run("--write-names")
+        claim(rc == 0, "--write-names failed", text)
+        return [line for line in (self.tree / "tests/names").read_text().splitlines() if line[0] != "#"]
+
+    def ends(self, what, rc, sums, *lines):
+        """A run of unit and tree ends with that status and sums, and says these lines."""
+        (self.tree / "build/seen").unlink(missing_ok=True)
+        got, text = self.run("--only", "unit,tree")
+        last = text.splitlines()[-1]
+        claim(re.fullmatch(r"\d+ passed, \d+ failed(, \d+ skipped)?", last), f"{what}: last line {last}", text)
+        claim((got, last) == (rc, sums), f"{what}: ended with {got}, {last}", text)
+        for line in lines:
+            claim(f"{line}\n" in text, f"{what}: doesn't say: {line}", text)
+
+
+def claim(truth, what, text=""):
+    global checks
+    checks += 1
+    if not truth:
+        sys.exit(f"{what}\n{text}")
+
+
+def main(ground):
+    ground.ends("without a list", 1, "0 passed, 1 failed",
+                f"FAIL tests/names: is not there: {REMEDY}")
+    names = ground.write_names()
+    claim(names == ["tree tree-names", "unit good", "unit skipped long", "unit wavering"], "the list", names)
+    ground.ends("all is well", 0, "3 passed, 0 failed, 1 skipped",
+                "flaky: unit: wavering", "expected: 4 tests, 0 of them never ran",
+                "SKIP unit: skipped: skipped: no moon",
+                "PASS unit: wavering: at the second try; first: fail")
+    ground.project(PROJECT.replace("test('good'", "# test('good'"))
+    ground.ends("a test went missing", 1, "1 passed, 2 failed, 1 skipped",
+                "FAIL unit: good: missing (tests/names lists it)",
+                "    | in tests/names, but not in this build: unit good",
+                f"    | tests/names is not what this build has: build what is left out, or {REMEDY}",
+                "expected: 4 tests, 1 of them never ran")
+    ground.project(PROJECT.replace("left_out = []", "left_out = ['the moon']").replace("test('good'", "# test('good'"))
+    ground.ends("a part is left out", 1, "1 passed, 1 failed, 2 skipped",
+                "FAIL unit: good: missing (tests/names lists it)",
+                "SKIP tree: tree-names: skipped: this build leaves out: the moon")
+    ground.project(PROJECT + "test('new', sh, args: ['-c', 'exit 1'], suite: 'unit')\n")
+    ground.ends("a test that nobody listed", 1, "2 passed, 3 failed, 1 skipped",
+                f"FAIL unit: new: not in tests/names: {REMEDY}", "FAIL unit: new: fail, twice",
+                "expected: 5 tests, 0 of them never ran")
+    claim("unit new" in ground.write_names(), "the list with one more")
+    ground.project(PROJECT + "nonsense(\n")
+    ground.ends("a build that fails", 1, "0 passed, 1 failed", "FAIL compile build",
+                "expected: 5 tests, 5 of them never ran")
+
+
+with tempfile.TemporaryDirectory() as work:
+    main(Ground(Path(work).resolve() / "tree"))
+print(f"{checks} claims hold")

@@ -1,0 +1,16 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Each call of a kind fails once, at each place, of one end of a connection between two processes.
+# usage: sweep.sh KIND[-with-agent]
+# shellcheck source=tests/plugin/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+case $name in
+*-with-agent)
+	start_agent 1 512
+	start_agent 2 512
+	export SWEEP_AGENTS=$agent_dir
+	;;
+esac
+"$SWEEP" "${name%-with-agent}" >"$work/sweep" 2>&1 || die "see what it printed"
+cat "$work/sweep"
