@@ -92,7 +92,7 @@ static int add_conf(struct mpib_job *job, const char *root, const char *path)
 {
 	mpib_cleanup(mpib_freep) char *text = NULL;
 	char whole[4096];
-	size_t size;
+	size_t size = 0;
 	int r;
 
 	(void)snprintf(whole, sizeof(whole), "%s%s", root, path);

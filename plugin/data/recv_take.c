@@ -202,14 +202,16 @@ static bool is_idle_cts(struct mpib_recv_comm *recv, unsigned int rail, const st
 	       wc->qp_num == recv->cts_qp->qp_num && mpib_comm_peer_closed(&recv->base);
 }
 
-/* 0 where it means nothing. */
+/* 0 where the rest of the completions still count. */
 static __attribute__((cold)) int bad_completion(struct mpib_recv_comm *recv, unsigned int rail,
 						const struct ibv_wc *wc, const struct ibv_wc *end)
 {
+	int r;
+
 	if (is_idle_cts(recv, rail, wc))
 		return 0;
-	(void)give_up(recv, rail, wc, end, 0);
-	return mpib_comm_bad_completion(&recv->base, rail, wc);
+	r = mpib_comm_bad_completion(&recv->base, rail, wc);
+	return give_up(recv, rail, wc, r < 0 ? end : wc + 1, r);
 }
 
 /* @rail is a constant. */

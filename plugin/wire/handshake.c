@@ -328,8 +328,10 @@ void mpib_text_decode(const uint8_t *payload, size_t len, char *buf)
 
 size_t mpib_fail_encode(uint8_t *buf, enum mpib_fail_kind kind, const char *text)
 {
-	size_t len = strnlen(text, MPIB_TEXT_MAX);
+	size_t len = strlen(text);
 
+	if (len > MPIB_TEXT_MAX)
+		len = MPIB_TEXT_MAX;
 	memcpy(buf, text, len);
 	if (kind != MPIB_FAIL_OTHER) {
 		buf[len++] = 0;
