@@ -76,7 +76,8 @@ measured "$(tr -s ' ' <<<"$said" | head -1)"
 on 1 'mkdir -p /tmp/tools && ln -sf /usr/bin/grep /usr/bin/tail /tmp/tools'
 said=$(prolog PATH=/tmp/tools)
 expect_match "prolog without mpibctl" "$said" '^print mpib: this node needs a person: .*mpibctl.*not found'
-codes=$(on 1 'export MPIB_MODE=1 MPIB_HCA_SOUT=sout MPIB_HCA_SUP=sup
+# Its two islands are hosts.
+codes=$(on 1 'export MPIB_MODE=1 MPIB_HCA_SOUT=sout MPIB_HCA_SUP=sup MPIB_ISLAND_PREFIX_LEN=32
 	for settings in NCCL_NET_PLUGIN=mpib x= "NCCL_NET_PLUGIN=mpib MPIB_HCA_SUP=sup9" MPIB_HCA_SUP=sup9; do
 		rc=0; env $settings mpibctl doctor >/dev/null 2>&1 || rc=$?; echo $rc
 	done' | paste -sd' ')
