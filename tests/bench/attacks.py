@@ -15,7 +15,7 @@ def measure(ground):
         return
     env = dict(os.environ, MPIB_AGENTD=os.path.join(ground.build, "agent/mpib-agentd"),
                MPIBCTL=os.path.join(ground.build, "agent/mpibctl"))
-    tool = os.path.join(ground.build, "tests/unit/agent/bench-hostile")
+    tool = os.path.join(ground.build, "tests/agent/bench-hostile")
     for case in CASES:
         if not ground.wanted(case):
             continue

@@ -51,7 +51,7 @@ for _ in $(seq 60); do
 done
 get 1 "$file" >"$CASE_DIR/mpib.prom"
 expect_eq "mode of the file" "$(on 1 "stat -c '%a %U' $file; ls /var/lib/prometheus/node-exporter | wc -l" | paste -sd' ')" "644 root 1"
-python3 "$LAB_TREE/tests/unit/agent/openmetrics.py" "$CASE_DIR/mpib.prom" || fail "no OpenMetrics"
+python3 "$LAB_TREE/tests/agent/openmetrics.py" "$CASE_DIR/mpib.prom" || fail "no OpenMetrics"
 expect_match "metrics" "$(cat "$CASE_DIR/mpib.prom")" '^mpib_agent_up 1$'
 expect_match "metrics" "$(cat "$CASE_DIR/mpib.prom")" "^mpib_flow_share\{flow=\"$(flow 1 2)\",rule=\"pair\"\} 0.2500\$"
 written=$(on 1 stat -c %Y "$file")

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/agent/harness/calm.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "common/hint.h"
+
+/* Each waits that long between two registrations. */
+#define PAUSE_NSEC 200000000u
+
+/* Requests of a client whose time is kept. */
+#define KEPT 1024u
+
+/* Promises: of a registration, and of the heartbeat, which comes each second. */
+#define BEAT_GAP_MS 1500.0
+
+/* Sanitizers cost time, and that is not what is measured. */
+#ifdef __SANITIZE_ADDRESS__
+#define SLOWER 4
+#else
+#define SLOWER 1
+#endif
+
+struct calm_member {
+	_Atomic uint32_t n;
+	_Atomic uint32_t failed;
+	uint32_t nsec[KEPT];
+};
+
+struct calm_board {
+	_Atomic int stop;
+	_Atomic uint32_t ready;
+	_Atomic uint64_t gap_nsec;
+	struct calm_member members[CALM_CLIENTS];
+};
+
+struct calm {
+	const struct agent *agent;
+	struct calm_board *board;
+	const struct mpib_hint_header *header;
+	struct harness_cores before;
+	uint64_t start_ms;
+	pid_t watcher;
+	pid_t pids[CALM_CLIENTS];
+};
+
+static uint64_t now_nsec(void)
+{
+	struct timespec now = { 0 };
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* One registration, timed. Returns false where it isn't answered with a slot. */
+static bool register_timed(const struct calm *calm, int fd, uint32_t flow, uint32_t *ret_nsec)
+{
+	struct harness_cores agents = harness_cores(calm->agent->pid);
+	struct harness_cores own = harness_cores(getpid());
+	uint64_t start = now_nsec();
+	struct answer a = agent_register(fd, 1, test_ip("10.7.0.1"), test_ip("10.7.1.0") + flow);
+	uint64_t took = now_nsec() - start;
+	uint64_t waited = harness_cores(calm->agent->pid).waited - agents.waited +
+			  harness_cores(getpid()).waited - own.waited;
+
+	took -= waited < took ? waited : took;
+	*ret_nsec = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+	return a.ok && a.status == MPIB_STATUS_OK;
+}
+
+static void run_member(const struct calm *calm, uint32_t number)
+{
+	struct calm_member *me = &calm->board->members[number];
+	struct timespec pause = { .tv_nsec = PAUSE_NSEC / CALM_CLIENTS * (number + 1) };
+	int fd = agent_connect(calm->agent);
+
+	(void)atomic_fetch_add(&calm->board->ready, 1);
+	if (fd < 0) {
+		(void)atomic_fetch_add(&me->failed, 1);
+		return;
+	}
+
+	while (!atomic_load(&calm->board->stop)) {
+		uint32_t nsec = 0;
+
+		(void)nanosleep(&pause, NULL);
+		pause.tv_nsec = PAUSE_NSEC;
+		/* Several share a flow: the table is for the attack, too. */
+		if (!register_timed(calm, fd, (number % 8) << 24, &nsec) ||
+		    agent_deregister(fd, 1).status != MPIB_STATUS_OK)
+			(void)atomic_fetch_add(&me->failed, 1);
+		if (me->n < KEPT)
+			me->nsec[me->n++] = nsec;
+	}
+}
+
+/* Where it may, a process (0: this one) has a core as soon as it wants one. While the agent waits
+ * for one requests pile up, and then what one waits for is the others' requests, and not the
+ * attack. */
+static void prefer(pid_t pid)
+{
+	struct sched_param param = { .sched_priority = 1 };
+
+	if (sched_setscheduler(pid, SCHED_FIFO, &param) < 0)
+		(void)setpriority(PRIO_PROCESS, (id_t)pid, -20);
+}
+
+/* Shared memory has no event to wait for: looks each 2 ms. A gap that lasts counts as well. */
+static void run_watcher(const struct calm *calm)
+{
+	static const struct timespec pause = { .tv_nsec = 2000000 };
+	const struct mpib_hint_header *header = calm->header;
+	uint32_t beat = mpib_hint_load(&header->heartbeat);
+	uint64_t since = now_nsec();
+
+	prefer(0);
+	(void)atomic_fetch_add(&calm->board->ready, 1);
+	while (!atomic_load(&calm->board->stop)) {
+		uint32_t now = mpib_hint_load(&header->heartbeat);
+		uint64_t gap = now_nsec() - since;
+
+		if (gap > atomic_load(&calm->board->gap_nsec))
+			atomic_store(&calm->board->gap_nsec, gap);
+		if (now != beat)
+			since = now_nsec();
+		beat = now;
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
+static pid_t start_process(const struct calm *calm, uint32_t number)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid != 0)
+		return pid;
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (number < CALM_CLIENTS)
+		run_member(calm, number);
+	else
+		run_watcher(calm);
+	_exit(0);
+}
+
+struct calm *calm_start(const struct agent *agent)
+{
+	static const struct timespec pause = { .tv_nsec = 1000000 };
+	struct calm *calm = calloc(1, sizeof(*calm));
+	uint64_t end = harness_now_ms() + 20000;
+
+	if (!calm) {
+		fail_msg("out of memory");
+		return NULL;
+	}
+	calm->agent = agent;
+	calm->header = agent_map_hints(agent);
+	prefer(agent->pid);
+	calm->board = mmap(NULL, sizeof(*calm->board), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(calm->board != MAP_FAILED);
+	for (uint32_t n = 0; n < CALM_CLIENTS; n++)
+		calm->pids[n] = start_process(calm, n);
+	calm->watcher = start_process(calm, CALM_CLIENTS);
+	while (atomic_load(&calm->board->ready) < CALM_CLIENTS + 1) {
+		if (harness_now_ms() >= end)
+			fail_msg("not all of the well-behaved clients came in");
+		(void)nanosleep(&pause, NULL);
+	}
+	calm->before = harness_cores(agent->pid);
+	calm->start_ms = harness_now_ms();
+	return calm;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint32_t left = *(const uint32_t *)a;
+	uint32_t right = *(const uint32_t *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+static void collect(const struct calm_board *board, struct calm_figures *ret)
+{
+	uint32_t *all = calloc((size_t)CALM_CLIENTS * KEPT, sizeof(*all));
+
+	if (!all) {
+		fail_msg("out of memory");
+		return;
+	}
+	for (uint32_t n = 0; n < CALM_CLIENTS; n++) {
+		const struct calm_member *member = &board->members[n];
+
+		memcpy(all + ret->requests, member->nsec, member->n * sizeof(*all));
+		ret->requests += member->n;
+		ret->failed += member->failed;
+	}
+	qsort(all, ret->requests, sizeof(*all), compare);
+	if (ret->requests) {
+		size_t p50 = ret->requests / 2;
+		size_t p99 = (size_t)ret->requests * 99 / 100;
+
+		ret->p50_us = all[p50] / 1000.0;
+		ret->p99_us = all[p99] / 1000.0;
+		ret->worst_us = all[ret->requests - 1] / 1000.0;
+	}
+	free(all);
+}
+
+struct calm_figures calm_stop(struct calm *calm)
+{
+	uint64_t took_ms = harness_now_ms() - calm->start_ms;
+	uint64_t used = harness_cores(calm->agent->pid).used - calm->before.used;
+	struct calm_figures figures = { 0 };
+
+	atomic_store(&calm->board->stop, 1);
+	for (uint32_t n = 0; n < CALM_CLIENTS; n++)
+		(void)harness_reap(calm->pids[n]);
+	(void)harness_reap(calm->watcher);
+	collect(calm->board, &figures);
+	figures.beat_gap_ms = (double)atomic_load(&calm->board->gap_nsec) / 1e6;
+	figures.agent_percent = took_ms ? (double)used / 1e4 / (double)took_ms : 0;
+	(void)munmap(calm->board, sizeof(*calm->board));
+	free(calm);
+	return figures;
+}
+
+void calm_print(const char *what, const struct calm_figures *f)
+{
+	print_message("%s: register p50 %.0f us, p99 %.0f us, worst %.0f us (%u, %u failed); "
+		      "longest without heartbeat %.0f ms; agent %.0f %% of a core\n",
+		      what, f->p50_us, f->p99_us, f->worst_us, f->requests, f->failed,
+		      f->beat_gap_ms, f->agent_percent);
+}
+
+void calm_judge(const char *what, const struct calm_figures *f, double p99_us)
+{
+	calm_print(what, f);
+	if (f->failed)
+		fail_msg("%u registrations of well-behaved clients failed", f->failed);
+	if (f->requests < CALM_CLIENTS)
+		fail_msg("only %u registrations of well-behaved clients were served", f->requests);
+	if (f->p99_us > p99_us * SLOWER)
+		fail_msg("p99 of a registration is %.0f us, not %.0f", f->p99_us, p99_us * SLOWER);
+	if (f->beat_gap_ms > BEAT_GAP_MS)
+		fail_msg("no heartbeat for %.0f ms, not %.0f at most", f->beat_gap_ms, BEAT_GAP_MS);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The real agent under attack by one user: 300 clients of another are served in a millisecond, and
+ * the heartbeat keeps its interval (A02, A03, A08, A10, and all of them
+ * at once). */
+#include <signal.h>
+
+#include "common/hint.h"
+#include "tests/agent/harness/hostile.h"
+#include "tests/agent/harness/calm.h"
+
+static struct agent agent;
+
+static int set_up(void **state)
+{
+	(void)state;
+	agent_init(&agent);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	agent_fini(&agent);
+	return 0;
+}
+
+#define P99_US 1000.0
+/* Beside other tests each event that goes to some thirty monitors meets a machine without memory
+ * and cores to spare: the figure of a machine that does nothing else is tests/bench's. */
+#define P99_BUSY_US 100000.0
+
+/* All attacks whose name begins with @name; "" is all of them at once. */
+static void withstand(const char *name, double p99_us)
+{
+	const struct hostile *last = NULL;
+	struct calm_figures figures;
+	pid_t pids[16] = { 0 };
+	struct calm *calm;
+
+	agent_start(&agent);
+	if (!harness_cores(agent.pid).used) {
+		print_message("the kernel doesn't count time on a core (schedstat)\n");
+		skip();
+	}
+	calm = calm_start(&agent);
+	for (unsigned int n = 0; n < n_hostiles; n++) {
+		if (strncmp(hostiles[n].name, name, strlen(name)) != 0)
+			continue;
+		pids[n] = hostile_start(&hostiles[n], &agent);
+		last = &hostiles[n];
+	}
+	assert_non_null(last);
+	for (unsigned int n = n_hostiles; n-- > 0;) {
+		if (pids[n])
+			hostile_end(&hostiles[n], pids[n]);
+	}
+	/* What it leaves behind is a part of it. */
+	(void)sleep(2);
+	figures = calm_stop(calm);
+	calm_judge(*name ? last->what : "all attacks at once", &figures, p99_us);
+	assert_true(agent_await_flows(agent_map_hints(&agent), 0, 5000));
+}
+
+static void a02_a_process_with_all_registrations_ends(void **state)
+{
+	(void)state;
+	withstand("a02", P99_US);
+}
+
+/* In the largest table that there may be: whatever walks over it all takes long. */
+static void a03_long_answers_are_asked_for_and_read_slowly(void **state)
+{
+	(void)state;
+	agent_write_ini(&agent, "[agent]\nslots = 65536\n");
+	withstand("a03", P99_US);
+}
+
+static void a08_clients_come_and_go(void **state)
+{
+	(void)state;
+	withstand("a08", P99_US);
+}
+
+static void a10_users_take_all_that_there_is(void **state)
+{
+	(void)state;
+	withstand("a10", P99_BUSY_US);
+}
+
+static void all_attacks_at_once(void **state)
+{
+	(void)state;
+	agent_write_ini(&agent, "[agent]\nslots = 65536\n");
+	withstand("", P99_BUSY_US);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		T(a02_a_process_with_all_registrations_ends),
+		T(a03_long_answers_are_asked_for_and_read_slowly),
+		T(a08_clients_come_and_go),
+		T(a10_users_take_all_that_there_is),
+		T(all_attacks_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

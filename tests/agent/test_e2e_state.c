@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The real agent: what it handed out is never lost and never goes back, whatever becomes of the
+ * disk, of the state file, and of the agent that wrote it (A04, A05, A06), and a policy that isn't
+ * the one of the file is told (A12, A13). */
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+
+#include "agent/base/crc32.h"
+#include "agent/state/adopt.h"
+#include "common/hint.h"
+#include "tests/agent/harness/harness.h"
+
+#define FLOWS 80
+
+static struct agent agent;
+static const struct mpib_hint_header *header;
+
+static int set_up(void **state)
+{
+	(void)state;
+	agent_init(&agent);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	if (agent.pid)
+		(void)agent_stop(&agent, SIGKILL);
+	(void)umount2(agent.dir, MNT_DETACH);
+	agent_fini(&agent);
+	return 0;
+}
+
+static void path_of(const char *name, char path[TEMPDIR_MAX + 64])
+{
+	(void)snprintf(path, TEMPDIR_MAX + 64, "%s/%s", agent.dir, name);
+}
+
+/* ---- disks ---------------------------------------------------------------------------------- */
+
+static void mount_disk(const char *options)
+{
+	assert_int_equal(mkdir(agent.dir, 0755), 0);
+	if (mount("tmpfs", agent.dir, "tmpfs", 0, options) < 0) {
+		print_message("can't mount a tmpfs here: %s\n", strerror(errno));
+		skip();
+	}
+}
+
+/* Until only @left pages are free. */
+static void fill_disk(unsigned int left)
+{
+	char path[TEMPDIR_MAX + 64];
+	char block[4096] = { 1 };
+	off_t size = 0;
+	int fd;
+
+	path_of("filler", path);
+	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	while (write(fd, block, sizeof(block)) == sizeof(block))
+		size += sizeof(block);
+	assert_int_equal(ftruncate(fd, size - (off_t)left * 4096), 0);
+	assert_int_equal(close(fd), 0);
+}
+
+static void empty_disk(void)
+{
+	char path[TEMPDIR_MAX + 64];
+
+	path_of("filler", path);
+	assert_int_equal(unlink(path), 0);
+}
+
+/* ---- flows ---------------------------------------------------------------------------------- */
+
+static void hold(uint32_t n)
+{
+	struct answer answer = agent_register_once(&agent, 0x10000 + n, 1, 100 + n);
+
+	assert_int_equal(answer.status, MPIB_STATUS_OK);
+	assert_true(answer.ok);
+}
+
+static void restart(void)
+{
+	assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
+	agent_start(&agent);
+}
+
+/* Slot by slot, as they are now. */
+static struct mpib_hint_entry *snapshot(void)
+{
+	struct mpib_hint_entry *entries = calloc(header->max_entries, sizeof(*entries));
+
+	assert_non_null(entries);
+	for (uint32_t slot = 0; slot < header->max_entries; slot++)
+		assert_true(mpib_hint_read_entry(agent_entry(header, slot), &entries[slot]));
+	return entries;
+}
+
+static void expect_same(const struct mpib_hint_entry *before)
+{
+	for (uint32_t slot = 0; slot < header->max_entries; slot++) {
+		struct mpib_hint_entry now;
+
+		assert_true(mpib_hint_read_entry(agent_entry(header, slot), &now));
+		if (before[slot].src_ip &&
+		    (now.src_ip != before[slot].src_ip || now.dst_ip != before[slot].dst_ip ||
+		     now.sup_bw != before[slot].sup_bw))
+			fail_msg("slot %u: flow %08x-%08x share %u became %08x-%08x share %u", slot,
+				 before[slot].src_ip, before[slot].dst_ip, before[slot].sup_bw,
+				 now.src_ip, now.dst_ip, now.sup_bw);
+	}
+}
+
+/* New flows until no slot is left: none of those that are held is given away. */
+static void expect_none_given_twice(const struct mpib_hint_entry *before)
+{
+	uint32_t given = 0;
+
+	for (uint32_t n = 0; n <= header->max_entries; n++) {
+		struct answer answer = agent_register_once(&agent, 0x20000 + n, 2, 1000 + n);
+
+		if (answer.status != MPIB_STATUS_OK)
+			break;
+		given++;
+		if (before[answer.slot].src_ip)
+			fail_msg("slot %u has two holders", answer.slot);
+	}
+	assert_true(given < header->max_entries);
+	expect_same(before);
+}
+
+static void begin(void)
+{
+	agent_write_ini(&agent, "[policy]\ninter = 333\n");
+	agent_start(&agent);
+	header = agent_map_hints(&agent);
+	for (uint32_t n = 0; n < FLOWS; n++)
+		hold(n);
+}
+
+/* ---- A04, A05: disks ------------------------------------------------------------------------ */
+
+/* @left pages: from full to as much as half a state file takes. */
+static void restart_on_a_full_disk(unsigned int left)
+{
+	struct mpib_hint_entry *before;
+
+	mount_disk("size=1m,mode=0755");
+	begin();
+	fill_disk(left);
+	restart();
+	/* Other flows in the place of some: what is saved must be of now. */
+	for (uint32_t n = 0; n < FLOWS / 2; n++)
+		assert_int_equal(agent_deregister_once(&agent, 0x10000 + n).status, MPIB_STATUS_OK);
+	for (uint32_t n = 0; n < FLOWS; n++)
+		hold(FLOWS + n);
+	before = snapshot();
+	restart();
+	expect_same(before);
+	restart();
+	expect_same(before);
+	expect_none_given_twice(before);
+	empty_disk();
+	restart();
+	expect_same(before);
+	free(before);
+}
+
+static void a_04_a_restart_on_a_nearly_full_disk_loses_no_slot(void **state)
+{
+	(void)state;
+	restart_on_a_full_disk(1);
+}
+
+static void a_05_a_restart_on_a_full_disk_brings_back_what_is_now(void **state)
+{
+	(void)state;
+	restart_on_a_full_disk(0);
+}
+
+static int registers_and_ends(void *arg)
+{
+	(void)arg;
+	return agent_register_once(&agent, 7, 1, 100 + 2 * FLOWS - 1).status;
+}
+
+/* The state file has no block for more: told, tried again, and nothing is lost meanwhile. */
+static void a_05_what_cannot_be_saved_is_told_and_kept(void **state)
+{
+	struct mpib_hint_entry *before;
+
+	(void)state;
+	mount_disk("size=24k,mode=0755"); /* hints 2 pages, lock 1, state 1: 63 records */
+	begin();
+	fill_disk(0);
+	for (uint32_t n = FLOWS; n < 2 * FLOWS; n++)
+		hold(n);
+	/* One flow held by a living process that isn't in the file and by one that ends. */
+	assert_int_equal(harness_reap(harness_fork(registers_and_ends, NULL)), 0);
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "status", NULL),
+		       "\"state_unsaved\": true");
+	harness_expect(agent_ctl_words(&agent, 0, "status", NULL), "No space left on device");
+	harness_expect(agent_ctl_words(&agent, 0, "metrics", NULL), "mpib_state_unsaved 1");
+	assert_int_equal(agent_log_count(&agent, "the state can't be saved"), 1);
+
+	before = snapshot();
+	restart();
+	expect_same(before);
+	expect_none_given_twice(before);
+	restart();
+	expect_same(before);
+
+	if (mount("tmpfs", agent.dir, "tmpfs", MS_REMOUNT, "size=1m,mode=0755") < 0)
+		fail_msg("can't enlarge the tmpfs: %s", strerror(errno));
+	agent_await_log(&agent, "the state is saved again");
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "status", NULL),
+		       "\"state_unsaved\": false");
+	restart();
+	expect_same(before);
+	free(before);
+}
+
+/* ---- A06: another writer -------------------------------------------------------------------- */
+
+static void rewrite_header(void (*change)(struct mpib_adopt_header *h))
+{
+	struct mpib_adopt_header h;
+	char path[TEMPDIR_MAX + 64];
+	int fd;
+
+	path_of("state", path);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(pread(fd, &h, sizeof(h), 0), sizeof(h));
+	change(&h);
+	h.checksum = mpib_crc32(&h, offsetof(struct mpib_adopt_header, checksum));
+	assert_int_equal(pwrite(fd, &h, sizeof(h), 0), sizeof(h));
+	assert_int_equal(close(fd), 0);
+}
+
+static void older(struct mpib_adopt_header *h)
+{
+	h->version = 0;
+}
+
+static void newer(struct mpib_adopt_header *h)
+{
+	h->version = 2;
+	h->record_size = 96;
+}
+
+static void other_boot(struct mpib_adopt_header *h)
+{
+	h->boot_id[3] ^= 1;
+}
+
+static void other_namespace(struct mpib_adopt_header *h)
+{
+	h->pid_ns++;
+}
+
+static void other_reserved(struct mpib_adopt_header *h)
+{
+	h->reserved[0] = 1;
+}
+
+static void a_06_the_state_of_another_writer_costs_no_living_slot(void **state)
+{
+	static void (*const changes[])(struct mpib_adopt_header * h) = {
+		older, newer, other_boot, other_namespace, other_reserved,
+	};
+	struct mpib_hint_entry *before;
+
+	(void)state;
+	begin();
+	before = snapshot();
+	for (size_t n = 0; n < sizeof(changes) / sizeof(changes[0]); n++) {
+		assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
+		rewrite_header(changes[n]);
+		agent_start(&agent);
+		expect_same(before);
+	}
+	expect_none_given_twice(before);
+
+	/* A holder that comes back is known again, and its end frees the slot. */
+	for (uint32_t n = 0; n < FLOWS; n++)
+		hold(n);
+	expect_same(before);
+	free(before);
+}
+
+static void a_06_an_agent_of_another_pid_namespace_keeps_all_slots(void **state)
+{
+	struct mpib_hint_entry *before;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	begin();
+	before = snapshot();
+	assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
+	agent.pid_namespace = true;
+	agent_start(&agent);
+	expect_same(before);
+	assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
+	agent.pid_namespace = false;
+	agent_start_when_free(&agent);
+	expect_same(before);
+	expect_none_given_twice(before);
+	free(before);
+}
+
+/* The version before, given by MPIB_OLD_AGENTD, in turns with this one. */
+static void a_06_up_and_down_between_versions_moves_nothing(void **state)
+{
+	const char *old = getenv("MPIB_OLD_AGENTD"), *now = getenv("MPIB_AGENTD");
+	struct mpib_hint_entry *before;
+	char *mine;
+
+	(void)state;
+	if (!old || !*old) {
+		print_message("MPIB_OLD_AGENTD names no daemon of the version before\n");
+		skip();
+		return;
+	}
+	mine = now ? strdup(now) : NULL;
+	if (!mine) {
+		fail_msg("MPIB_AGENTD names no daemon, or no memory");
+		return;
+	}
+	begin();
+	before = snapshot();
+	for (unsigned int n = 0; n < 4; n++) {
+		assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
+		assert_int_equal(setenv("MPIB_AGENTD", n % 2 ? mine : old, 1), 0);
+		agent_start(&agent);
+		expect_same(before);
+		hold(FLOWS + n);
+		free(before);
+		before = snapshot();
+	}
+	expect_none_given_twice(before);
+	assert_int_equal(setenv("MPIB_AGENTD", mine, 1), 0);
+	free(before);
+	free(mine);
+}
+
+/* Each byte of the state file, one after the other. */
+static void a_damaged_byte_of_the_state_costs_no_living_slot(void **state)
+{
+	char path[TEMPDIR_MAX + 64];
+	struct mpib_hint_entry *before;
+	int fd;
+
+	(void)state;
+	agent_start(&agent);
+	header = agent_map_hints(&agent);
+	hold(0);
+	hold(1);
+	before = snapshot();
+	path_of("state", path);
+	for (off_t at = 0; at < 64 * 4; at += 5) {
+		uint8_t byte;
+
+		assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		assert_int_equal(pread(fd, &byte, 1, at), 1);
+		byte ^= 0x55;
+		assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+		assert_int_equal(close(fd), 0);
+		agent_start(&agent);
+		expect_same(before);
+		assert_int_equal(agent_register_once(&agent, 3, 3, 3).slot, 2);
+		assert_int_equal(agent_deregister_once(&agent, 3).status, MPIB_STATUS_OK);
+	}
+	free(before);
+}
+
+/* ---- A12, A13: what is in force ------------------------------------------------------------- */
+
+static void a_12_a_reload_without_the_policy_file_is_refused(void **state)
+{
+	(void)state;
+	begin();
+	assert_int_equal(unlink(agent.ini), 0);
+	free(agent_ctl_words(&agent, 1, "reload", NULL));
+	assert_int_equal(agent_entry(header, 0)->sup_bw, 333);
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "status", NULL),
+		       "\"reload_refused\": true");
+	/* by the agent and by mpibctl */
+	assert_int_equal(agent_log_count(&agent, "no such file; the policy in force stays"), 2);
+}
+
+static void a_12_a_start_without_the_policy_file_is_told(void **state)
+{
+	(void)state;
+	if (access("/etc/mpib/agent.ini", F_OK) == 0)
+		skip();
+	agent.default_config = true;
+	agent_start(&agent);
+	assert_int_equal(agent_log_count(&agent, "there is no policy file"), 1);
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "status", NULL),
+		       "\"policy_missing\": true");
+	free(agent_ctl_words(&agent, 1, "reload", NULL));
+}
+
+static void a_13_fewer_slots_than_the_table_has_are_told(void **state)
+{
+	(void)state;
+	agent_write_ini(&agent, "[agent]\nslots = 100\n");
+	agent_start(&agent);
+	agent_write_ini(&agent, "[agent]\nslots = 50\n");
+	free(agent_ctl_words(&agent, 0, "reload", NULL));
+	assert_int_equal(agent_log_count(&agent, "slots = 50, but the table has 100"), 1);
+	harness_expect(agent_ctl_words(&agent, 0, "policy", NULL), "slots = 100");
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "status", NULL), "\"slots\": 100");
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		T(a_04_a_restart_on_a_nearly_full_disk_loses_no_slot),
+		T(a_05_a_restart_on_a_full_disk_brings_back_what_is_now),
+		T(a_05_what_cannot_be_saved_is_told_and_kept),
+		T(a_06_the_state_of_another_writer_costs_no_living_slot),
+		T(a_06_an_agent_of_another_pid_namespace_keeps_all_slots),
+		T(a_06_up_and_down_between_versions_moves_nothing),
+		T(a_damaged_byte_of_the_state_costs_no_living_slot),
+		T(a_12_a_reload_without_the_policy_file_is_refused),
+		T(a_12_a_start_without_the_policy_file_is_told),
+		T(a_13_fewer_slots_than_the_table_has_are_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
