@@ -14,9 +14,7 @@
 #include <time.h>
 
 #include "common/hint.h"
-#include "tests/agent/harness/harness.h"
-
-static struct agent agent;
+#include "tests/agent/harness/fresh.h"
 
 /* What the container says after each order. */
 struct report {
@@ -179,20 +177,6 @@ static void restart_agent(int number, unsigned int share)
 	agent_start(&agent);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
-
 static void a_job_in_a_container_outlives_the_agents_restarts(void **state)
 {
 	struct container container;
@@ -273,7 +257,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_job_in_a_container_outlives_the_agents_restarts,
-						set_up, tear_down),
+						agent_set_up, agent_tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,23 +7,7 @@
 
 #include "agent/clients/admin.h"
 #include "common/hint.h"
-#include "tests/agent/harness/harness.h"
-
-static struct agent agent;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
+#include "tests/agent/harness/fresh.h"
 
 #define CLIENTS 300
 
@@ -286,11 +270,10 @@ static void clients_that_never_read_or_stall_or_send_garbage_delay_nobody(void *
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(slots_of_300_killed_clients_are_back_within_a_second),
-		T(a_crowd_costs_the_agent_less_than_one_may_wait),
-		T(clients_that_never_read_or_stall_or_send_garbage_delay_nobody),
+		AGENT_TEST(slots_of_300_killed_clients_are_back_within_a_second),
+		AGENT_TEST(a_crowd_costs_the_agent_less_than_one_may_wait),
+		AGENT_TEST(clients_that_never_read_or_stall_or_send_garbage_delay_nobody),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,13 +13,11 @@
 #include <time.h>
 
 #include "tests/agent/harness/attack.h"
-
-static struct agent agent;
+#include "tests/agent/harness/fresh.h"
 
 static int set_up(void **state)
 {
-	(void)state;
-	agent_init(&agent);
+	(void)agent_set_up(state);
 	agent_start(&agent);
 	return 0;
 }
@@ -30,13 +28,6 @@ static int set_up_traced(void **state)
 	(void)setenv("LSAN_OPTIONS", "detect_leaks=0", 1);
 	(void)set_up(state);
 	(void)unsetenv("LSAN_OPTIONS");
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
 	return 0;
 }
 
@@ -373,7 +364,7 @@ static void without_its_keeper_the_agent_ends(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, agent_tear_down)
 	const struct CMUnitTest tests[] = {
 		T(a_close_that_never_returns_stops_nobody),
 		T(another_users_messages_dont_wait),
@@ -382,7 +373,7 @@ int main(void)
 		T(a_socket_that_lingers_stops_nobody),
 		T(other_files_are_dropped),
 		cmocka_unit_test_setup_teardown(the_loop_has_no_descriptor_of_a_clients_but_memfds,
-						set_up_traced, tear_down),
+						set_up_traced, agent_tear_down),
 		T(without_its_keeper_the_agent_ends),
 	};
 

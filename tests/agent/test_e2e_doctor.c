@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/agent/harness/harness.h"
+#include "tests/agent/harness/fresh.h"
 
 #define CTL_OK	      0
 #define CTL_FAIL      1
@@ -15,7 +15,6 @@
 #define CTL_USAGE     2
 #define CTL_FORBIDDEN 4
 
-static struct agent agent;
 static char root[TEMPDIR_MAX + 16];
 
 static void put(const char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -120,8 +119,7 @@ static void remove_node(void)
 
 static int set_up(void **state)
 {
-	(void)state;
-	agent_init(&agent);
+	(void)agent_set_up(state);
 	(void)snprintf(root, sizeof(root), "%s/root", agent.base);
 	remove_node();
 	make_node();
@@ -130,10 +128,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	remove_node();
-	agent_fini(&agent);
-	return 0;
+	return agent_tear_down(state);
 }
 
 static char *doctor(int wanted)

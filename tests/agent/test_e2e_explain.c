@@ -1,25 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The real agent: which rule gave a share, what the others would have given, what is in force. */
-#include "tests/agent/harness/harness.h"
+#include "tests/agent/harness/fresh.h"
 
 #define SRC "10.0.1.1"
 #define DST "10.0.2.5"
-
-static struct agent agent;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
 
 static char *explain(const char *json, const char *flow)
 {
@@ -156,13 +140,12 @@ static void a_long_policy_comes_whole(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(each_rule_in_turn_is_the_one_in_force),
-		T(people_read_what_the_others_would_have_given),
-		T(what_is_no_flow_is_bad_use),
-		T(policy_is_what_is_in_force_not_what_the_file_says),
-		T(a_long_policy_comes_whole),
+		AGENT_TEST(each_rule_in_turn_is_the_one_in_force),
+		AGENT_TEST(people_read_what_the_others_would_have_given),
+		AGENT_TEST(what_is_no_flow_is_bad_use),
+		AGENT_TEST(policy_is_what_is_in_force_not_what_the_file_says),
+		AGENT_TEST(a_long_policy_comes_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

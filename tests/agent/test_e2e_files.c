@@ -9,18 +9,16 @@
 #include <time.h>
 
 #include "common/hint.h"
-#include "tests/agent/harness/harness.h"
+#include "tests/agent/harness/fresh.h"
 
 #define FLOWS	 20
 #define BOUND_MS 2500 /* a second, and a crowded machine */
 
-static struct agent agent;
 static int client;
 
 static int set_up(void **state)
 {
-	(void)state;
-	agent_init(&agent);
+	(void)agent_set_up(state);
 	agent_write_ini(&agent, "[policy]\ninter = 333\n");
 	agent_start(&agent);
 	client = agent_connect(&agent);
@@ -31,10 +29,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	(void)close(client);
-	agent_fini(&agent);
-	return 0;
+	return agent_tear_down(state);
 }
 
 static void path_of(const char *name, char path[TEMPDIR_MAX + 64])

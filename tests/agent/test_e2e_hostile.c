@@ -6,23 +6,8 @@
 
 #include "common/hint.h"
 #include "tests/agent/harness/hostile.h"
+#include "tests/agent/harness/fresh.h"
 #include "tests/agent/harness/calm.h"
-
-static struct agent agent;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
 
 #define P99_US 1000.0
 /* Beside other tests each event that goes to some thirty monitors meets a machine without memory
@@ -96,13 +81,12 @@ static void all_attacks_at_once(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(a02_a_process_with_all_registrations_ends),
-		T(a03_long_answers_are_asked_for_and_read_slowly),
-		T(a08_clients_come_and_go),
-		T(a10_users_take_all_that_there_is),
-		T(all_attacks_at_once),
+		AGENT_TEST(a02_a_process_with_all_registrations_ends),
+		AGENT_TEST(a03_long_answers_are_asked_for_and_read_slowly),
+		AGENT_TEST(a08_clients_come_and_go),
+		AGENT_TEST(a10_users_take_all_that_there_is),
+		AGENT_TEST(all_attacks_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,23 +8,7 @@
 #include <time.h>
 
 #include "common/hint.h"
-#include "tests/agent/harness/harness.h"
-
-static struct agent agent;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
+#include "tests/agent/harness/fresh.h"
 
 /* C25, second part. */
 static void the_257th_flow_gets_status_1_in_journal_and_counts(void **state)
@@ -214,13 +198,12 @@ static void an_idle_agent_wakes_once_a_second(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(the_257th_flow_gets_status_1_in_journal_and_counts),
-		T(a_user_who_claims_all_leaves_an_eighth_to_others),
-		T(out_of_descriptors_costs_no_cpu_and_one_line_and_recovers),
-		T(twenty_thousand_registrations_in_ten_seconds),
-		T(an_idle_agent_wakes_once_a_second),
+		AGENT_TEST(the_257th_flow_gets_status_1_in_journal_and_counts),
+		AGENT_TEST(a_user_who_claims_all_leaves_an_eighth_to_others),
+		AGENT_TEST(out_of_descriptors_costs_no_cpu_and_one_line_and_recovers),
+		AGENT_TEST(twenty_thousand_registrations_in_ten_seconds),
+		AGENT_TEST(an_idle_agent_wakes_once_a_second),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

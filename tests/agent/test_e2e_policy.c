@@ -5,29 +5,13 @@
 #include <sys/socket.h>
 
 #include "common/hint.h"
-#include "tests/agent/harness/harness.h"
+#include "tests/agent/harness/fresh.h"
 
 #define CTL_OK	      0
 #define CTL_FAILURE   1
 #define CTL_USAGE     2
 #define CTL_NO_AGENT  3
 #define CTL_FORBIDDEN 4
-
-static struct agent agent;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
 
 /* Runs mpibctl as this user; stdout is compared part by part by the caller. */
 static char *ctl(int wanted, const char *first, const char *second, const char *third)
@@ -377,20 +361,19 @@ static void status_tells_of_a_file_that_is_not_in_force(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(a_reload_has_its_shares_in_the_table_when_it_returns),
-		T(a_bad_reload_changes_nothing_and_says_why_everywhere),
-		T(a_service_manager_that_reads_nothing_stops_nothing),
-		T(sighup_reloads_and_tells_the_service_manager),
-		T(a_reload_can_enlarge_the_table),
-		T(a_reload_is_for_root_and_the_agents_user),
-		T(two_reloads_at_once_both_get_their_verdict),
-		T(exit_codes_tell_down_from_forbidden_from_bad_use),
-		T(check_and_dash_dash_check_are_one_verdict),
-		T(flows_show_share_rule_and_islands_of_a_large_table),
-		T(status_tells_of_a_file_that_is_not_in_force),
-		T(a_stopped_agent_does_not_hang_mpibctl),
+		AGENT_TEST(a_reload_has_its_shares_in_the_table_when_it_returns),
+		AGENT_TEST(a_bad_reload_changes_nothing_and_says_why_everywhere),
+		AGENT_TEST(a_service_manager_that_reads_nothing_stops_nothing),
+		AGENT_TEST(sighup_reloads_and_tells_the_service_manager),
+		AGENT_TEST(a_reload_can_enlarge_the_table),
+		AGENT_TEST(a_reload_is_for_root_and_the_agents_user),
+		AGENT_TEST(two_reloads_at_once_both_get_their_verdict),
+		AGENT_TEST(exit_codes_tell_down_from_forbidden_from_bad_use),
+		AGENT_TEST(check_and_dash_dash_check_are_one_verdict),
+		AGENT_TEST(flows_show_share_rule_and_islands_of_a_large_table),
+		AGENT_TEST(status_tells_of_a_file_that_is_not_in_force),
+		AGENT_TEST(a_stopped_agent_does_not_hang_mpibctl),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,23 +11,7 @@
 #include <linux/sched.h>
 
 #include "common/hint.h"
-#include "tests/agent/harness/harness.h"
-
-static struct agent agent;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
+#include "tests/agent/harness/fresh.h"
 
 static int request(uint8_t *buf, size_t cap, uint8_t type, uint32_t conn_id, uint32_t dst)
 {
@@ -356,19 +340,18 @@ static void peers_of_another_pid_namespace_live_as_long_as_their_connection(void
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(requests_byte_by_byte_are_answered),
-		T(many_requests_in_one_write_are_answered_in_order),
-		T(answers_come_after_the_client_closed_its_sending_side),
-		T(unknown_types_and_wrong_lengths_get_status_2_and_cost_nothing_else),
-		T(garbage_costs_its_own_connection_alone),
-		T(random_bytes_never_stop_the_agent),
-		T(a_registration_outlives_its_socket_and_is_idempotent),
-		T(an_address_of_zero_gets_status_2),
-		T(a_process_touches_only_its_own_and_its_end_frees_them),
-		T(a_reused_pid_is_another_process),
-		T(peers_of_another_pid_namespace_live_as_long_as_their_connection),
+		AGENT_TEST(requests_byte_by_byte_are_answered),
+		AGENT_TEST(many_requests_in_one_write_are_answered_in_order),
+		AGENT_TEST(answers_come_after_the_client_closed_its_sending_side),
+		AGENT_TEST(unknown_types_and_wrong_lengths_get_status_2_and_cost_nothing_else),
+		AGENT_TEST(garbage_costs_its_own_connection_alone),
+		AGENT_TEST(random_bytes_never_stop_the_agent),
+		AGENT_TEST(a_registration_outlives_its_socket_and_is_idempotent),
+		AGENT_TEST(an_address_of_zero_gets_status_2),
+		AGENT_TEST(a_process_touches_only_its_own_and_its_end_frees_them),
+		AGENT_TEST(a_reused_pid_is_another_process),
+		AGENT_TEST(peers_of_another_pid_namespace_live_as_long_as_their_connection),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

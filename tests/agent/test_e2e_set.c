@@ -4,24 +4,14 @@
 #include <time.h>
 
 #include "common/hint.h"
-#include "tests/agent/harness/harness.h"
+#include "tests/agent/harness/fresh.h"
 
 #define FLOW "10.0.1.1-10.0.2.5"
 
-static struct agent agent;
-
 static int set_up(void **state)
 {
-	(void)state;
-	agent_init(&agent);
+	(void)agent_set_up(state);
 	agent_write_ini(&agent, "[policy]\ninter = 100\n");
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
 	return 0;
 }
 
@@ -201,7 +191,7 @@ static void bad_words_are_bad_use(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, agent_tear_down)
 	const struct CMUnitTest tests[] = {
 		T(it_holds_above_the_policy_until_unset),
 		T(the_journal_names_the_time_that_was_asked),

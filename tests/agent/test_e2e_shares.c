@@ -7,25 +7,9 @@
 #include <sys/wait.h>
 
 #include "agent/clients/admin.h"
-#include "tests/agent/harness/harness.h"
+#include "tests/agent/harness/fresh.h"
 
 #define SECOND_USER 65533
-
-static struct agent agent;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
 
 static void need_root(void)
 {
@@ -169,10 +153,9 @@ static void a10_a_refusal_that_lasts_is_one_line_with_its_count(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(a10_two_users_take_all_and_root_is_served),
-		T(a10_a_refusal_that_lasts_is_one_line_with_its_count),
+		AGENT_TEST(a10_two_users_take_all_and_root_is_served),
+		AGENT_TEST(a10_a_refusal_that_lasts_is_one_line_with_its_count),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

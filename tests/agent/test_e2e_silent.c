@@ -11,25 +11,9 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "tests/agent/harness/harness.h"
+#include "tests/agent/harness/fresh.h"
 
 #define FLOW "10.0.1.1-10.0.2.5"
-
-static struct agent agent;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
 
 /* Runs one command; fails unless it exits with @wanted after @least_ms to @most_ms and its line
  * has @part. */
@@ -294,16 +278,15 @@ static void nobody_is_told_to_remove_what_a_living_agent_holds(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(each_command_tells_of_a_stopped_agent_at_once),
-		T(a_change_whose_asker_left_is_not_done),
-		T(a_debugger_is_told_of),
-		T(one_that_hangs_is_told_of_in_seconds),
-		T(one_that_works_has_its_time),
-		T(a_full_queue_of_one_that_hangs_is_no_endless_wait),
-		T(one_without_its_socket_is_no_missing_agent),
-		T(nobody_is_told_to_remove_what_a_living_agent_holds),
+		AGENT_TEST(each_command_tells_of_a_stopped_agent_at_once),
+		AGENT_TEST(a_change_whose_asker_left_is_not_done),
+		AGENT_TEST(a_debugger_is_told_of),
+		AGENT_TEST(one_that_hangs_is_told_of_in_seconds),
+		AGENT_TEST(one_that_works_has_its_time),
+		AGENT_TEST(a_full_queue_of_one_that_hangs_is_no_endless_wait),
+		AGENT_TEST(one_without_its_socket_is_no_missing_agent),
+		AGENT_TEST(nobody_is_told_to_remove_what_a_living_agent_holds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

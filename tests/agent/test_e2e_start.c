@@ -7,26 +7,10 @@
 #include <sys/wait.h>
 
 #include "common/hint.h"
-#include "tests/agent/harness/harness.h"
+#include "tests/agent/harness/fresh.h"
 
 #define EXIT_BUSY   75
 #define EXIT_CONFIG 78
-
-static struct agent agent;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
 
 static struct stat stat_of(const char *name)
 {
@@ -361,22 +345,21 @@ static void started_without_standard_descriptors_it_writes_into_no_file(void **s
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(started_without_standard_descriptors_it_writes_into_no_file),
-		T(modes_are_right_whatever_the_umask),
-		T(a_killed_agent_is_followed_by_one_that_knows_its_flows),
-		T(flows_of_processes_that_died_meanwhile_are_not_adopted),
-		T(a_lost_or_damaged_state_file_keeps_slots_for_their_flows),
-		T(a_larger_table_is_kept_by_a_smaller_setting),
-		T(a_second_instance_leaves_even_a_stopped_first_one_alone),
-		T(what_is_in_the_sockets_way_is_refused_and_stays),
-		T(planted_directories_are_refused_in_one_line_with_the_cure),
-		T(a_broken_policy_fails_the_start_with_its_line),
-		T(a_named_policy_file_must_exist),
-		T(stopping_leaves_the_shares_and_takes_the_socket_away),
-		T(a_passed_socket_is_served_and_left_in_place),
-		T(a_full_file_system_fails_the_start_with_its_cause),
+		AGENT_TEST(started_without_standard_descriptors_it_writes_into_no_file),
+		AGENT_TEST(modes_are_right_whatever_the_umask),
+		AGENT_TEST(a_killed_agent_is_followed_by_one_that_knows_its_flows),
+		AGENT_TEST(flows_of_processes_that_died_meanwhile_are_not_adopted),
+		AGENT_TEST(a_lost_or_damaged_state_file_keeps_slots_for_their_flows),
+		AGENT_TEST(a_larger_table_is_kept_by_a_smaller_setting),
+		AGENT_TEST(a_second_instance_leaves_even_a_stopped_first_one_alone),
+		AGENT_TEST(what_is_in_the_sockets_way_is_refused_and_stays),
+		AGENT_TEST(planted_directories_are_refused_in_one_line_with_the_cure),
+		AGENT_TEST(a_broken_policy_fails_the_start_with_its_line),
+		AGENT_TEST(a_named_policy_file_must_exist),
+		AGENT_TEST(stopping_leaves_the_shares_and_takes_the_socket_away),
+		AGENT_TEST(a_passed_socket_is_served_and_left_in_place),
+		AGENT_TEST(a_full_file_system_fails_the_start_with_its_cause),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,28 +11,18 @@
 #include "agent/base/crc32.h"
 #include "agent/state/adopt.h"
 #include "common/hint.h"
-#include "tests/agent/harness/harness.h"
+#include "tests/agent/harness/fresh.h"
 
 #define FLOWS 80
 
-static struct agent agent;
 static const struct mpib_hint_header *header;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
 
 static int tear_down(void **state)
 {
-	(void)state;
 	if (agent.pid)
 		(void)agent_stop(&agent, SIGKILL);
 	(void)umount2(agent.dir, MNT_DETACH);
-	agent_fini(&agent);
-	return 0;
+	return agent_tear_down(state);
 }
 
 static void path_of(const char *name, char path[TEMPDIR_MAX + 64])
@@ -424,7 +414,7 @@ static void a_13_fewer_slots_than_the_table_has_are_told(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define T(f) cmocka_unit_test_setup_teardown(f, agent_set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		T(a_04_a_restart_on_a_nearly_full_disk_loses_no_slot),
 		T(a_05_a_restart_on_a_full_disk_brings_back_what_is_now),

@@ -10,14 +10,13 @@
 #include <sys/wait.h>
 
 #include "common/hint.h"
-#include "tests/agent/harness/harness.h"
+#include "tests/agent/harness/fresh.h"
 #include "tests/agent/harness/trace.h"
 
 #define HELD  6
 #define OTHER 0x30000u /* connection that comes and goes */
 #define SHARE 333u
 
-static struct agent agent;
 static const struct mpib_hint_header *header;
 static struct trace_page *page;
 static int page_fd;
@@ -30,8 +29,7 @@ static int set_up(void **state)
 {
 	char number[16];
 
-	(void)state;
-	agent_init(&agent);
+	(void)agent_set_up(state);
 	page_fd = memfd_create("trace", 0);
 	if (page_fd < 0 || ftruncate(page_fd, sizeof(*page)) < 0)
 		return 1;
@@ -46,11 +44,10 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	if (agent.pid)
 		(void)agent_stop(&agent, SIGKILL);
 	(void)umount2(agent.dir, MNT_DETACH);
-	agent_fini(&agent);
+	(void)agent_tear_down(state);
 	(void)munmap(page, sizeof(*page));
 	(void)close(page_fd);
 	return 0;

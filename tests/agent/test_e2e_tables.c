@@ -4,17 +4,14 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 
-#include "tests/agent/harness/harness.h"
+#include "tests/agent/harness/fresh.h"
 
 #define SRC "192.168.100.101"
 #define DST "192.168.200.201"
 
-static struct agent agent;
-
 static int set_up(void **state)
 {
-	(void)state;
-	agent_init(&agent);
+	(void)agent_set_up(state);
 	agent_write_ini(&agent,
 			"[islands]\nan-island-of-31-letters-named-A = 192.168.100.0/24\n"
 			"an-island-of-31-letters-named-B = 192.168.200.0/24\n"
@@ -27,11 +24,9 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	(void)unsetenv("COLUMNS");
 	(void)unsetenv("LINES");
-	agent_fini(&agent);
-	return 0;
+	return agent_tear_down(state);
 }
 
 /* Five flows of this process, one of them also of a child that stays; the child. */

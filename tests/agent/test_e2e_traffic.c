@@ -6,23 +6,7 @@
 #include <time.h>
 
 #include "common/counters.h"
-#include "tests/agent/harness/harness.h"
-
-static struct agent agent;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
+#include "tests/agent/harness/fresh.h"
 
 static struct mpib_counters_header *make_table(size_t size, int seals, int *ret_fd)
 {
@@ -278,12 +262,11 @@ static void a_descriptor_that_nobody_asked_for_is_closed(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(bytes_and_rates_a_rail_are_shown),
-		T(others_flows_are_not_touched),
-		T(bad_tables_are_refused),
-		T(a_descriptor_that_nobody_asked_for_is_closed),
+		AGENT_TEST(bytes_and_rates_a_rail_are_shown),
+		AGENT_TEST(others_flows_are_not_touched),
+		AGENT_TEST(bad_tables_are_refused),
+		AGENT_TEST(a_descriptor_that_nobody_asked_for_is_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,23 +4,7 @@
 #include <sys/socket.h>
 
 #include "agent/clients/admin.h"
-#include "tests/agent/harness/harness.h"
-
-static struct agent agent;
-
-static int set_up(void **state)
-{
-	(void)state;
-	agent_init(&agent);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	agent_fini(&agent);
-	return 0;
-}
+#include "tests/agent/harness/fresh.h"
 
 /* A connection that watches, past the event that says so. */
 static int watch(void)
@@ -218,13 +202,12 @@ static void a_collector_finds_a_whole_file_also_of_a_dead_agent(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(events_come_as_they_happen),
-		T(a_slow_reader_is_dropped_with_a_count),
-		T(there_is_a_most_of_watchers),
-		T(metrics_count_and_have_bounded_labels),
-		T(a_collector_finds_a_whole_file_also_of_a_dead_agent),
+		AGENT_TEST(events_come_as_they_happen),
+		AGENT_TEST(a_slow_reader_is_dropped_with_a_count),
+		AGENT_TEST(there_is_a_most_of_watchers),
+		AGENT_TEST(metrics_count_and_have_bounded_labels),
+		AGENT_TEST(a_collector_finds_a_whole_file_also_of_a_dead_agent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
