@@ -12,7 +12,7 @@
 #include "agent/clients/admin.h"
 #include "agent/clients/keeper.h"
 #include "agent/clients/poller.h"
-#include "agent/slots/flows.h"
+#include "agent/flows/flows.h"
 
 struct mpib_client;
 LIST_HEAD(mpib_client_list, mpib_client);

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#include "agent/slots/flows.h"
+#include "agent/flows/flows.h"
 #include "agent/clients/poller.h"
 
 struct mpib_peers;

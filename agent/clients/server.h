@@ -9,7 +9,7 @@
 
 #include "agent/base/cause.h"
 #include "agent/clients/client.h"
-#include "agent/slots/flows.h"
+#include "agent/flows/flows.h"
 
 struct mpib_server;
 

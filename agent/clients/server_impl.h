@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the parts of the server: who gets in in server.c, what is done where there is no room in
- * server_room.c. */
+ * server_limits.c. */
 #ifndef MPIB_AGENT_SERVER_IMPL_H
 #define MPIB_AGENT_SERVER_IMPL_H
 
@@ -9,7 +9,7 @@
 #include "agent/clients/monitors.h"
 #include "agent/clients/peers.h"
 #include "agent/clients/poller.h"
-#include "agent/clients/room.h"
+#include "agent/clients/fd_budget.h"
 #include "agent/clients/server.h"
 
 struct mpib_server {

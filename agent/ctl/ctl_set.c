@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "agent/ctl/ctl.h"
-#include "agent/policy/overrides.h"
+#include "agent/state/overrides.h"
 #include "common/ipv4.h"
 #include "common/macros.h"
 #include "common/share.h"

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "agent/clients/server.h"
-#include "agent/slots/flows.h"
+#include "agent/flows/flows.h"
 
 struct mpib_files {
 	const char *path; /* of the directory */

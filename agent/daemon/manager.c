@@ -17,7 +17,7 @@
 #include "agent/policy/config.h"
 #include "agent/state/adopt.h"
 #include "agent/state/dir.h"
-#include "agent/state/restore.h"
+#include "agent/daemon/restore.h"
 #include "common/cleanup.h"
 
 #define BEAT_USEC 1000000u

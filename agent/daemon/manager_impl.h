@@ -13,7 +13,7 @@
 #include "agent/daemon/files.h"
 #include "agent/daemon/manager.h"
 #include "agent/journal/journal.h"
-#include "agent/slots/flows.h"
+#include "agent/flows/flows.h"
 #include "agent/state/hints.h"
 
 struct mpib_manager {

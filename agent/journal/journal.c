@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "agent/journal/journal_impl.h"
-#include "agent/journal/sink.h"
+#include "agent/journal/journal_socket.h"
 
 enum class {
 	CLASS_ALWAYS, /* rare by nature */

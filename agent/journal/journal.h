@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/policy/overrides.h"
+#include "agent/state/overrides.h"
 #include "agent/slots/registry.h"
 
 enum mpib_event {

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "agent/slots/registry_table.h"
+#include "agent/slots/registry_impl.h"
 
 int mpib_registry_new(uint32_t entries, struct mpib_registry **ret)
 {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "agent/slots/registry_table.h"
+#include "agent/slots/registry_impl.h"
 
 /* ---- users ---------------------------------------------------------------------------------- */
 

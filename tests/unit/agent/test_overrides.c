@@ -2,7 +2,7 @@
 /* Shares set by a person: what was set comes back whole, what was damaged doesn't at all. */
 #include <errno.h>
 
-#include "agent/policy/overrides.h"
+#include "agent/state/overrides.h"
 #include "tests/unit/agent/tempdir.h"
 
 static char dir[TEMPDIR_MAX];

@@ -7,7 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/journal/sink.h"
+#include "agent/journal/journal_socket.h"
 #include "tests/unit/agent/tempdir.h"
 #include "tests/unit/agent/test.h"
 

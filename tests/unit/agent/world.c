@@ -5,7 +5,7 @@
 #include <systemd/sd-event.h>
 
 #include "agent/clients/peers.h"
-#include "agent/state/restore.h"
+#include "agent/daemon/restore.h"
 #include "tests/unit/agent/disk.h"
 
 struct world world;

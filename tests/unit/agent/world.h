@@ -6,7 +6,7 @@
 #ifndef MPIB_TESTS_UNIT_AGENT_WORLD_H
 #define MPIB_TESTS_UNIT_AGENT_WORLD_H
 
-#include "agent/slots/flows.h"
+#include "agent/flows/flows.h"
 #include "tests/unit/agent/tempdir.h"
 
 #define WORLD_PROCS  6

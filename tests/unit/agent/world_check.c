@@ -2,7 +2,7 @@
 /* What must hold at every moment, and the life and end of the model's directory. */
 #include "tests/unit/agent/world.h"
 
-#include "agent/journal/sink.h"
+#include "agent/journal/journal_socket.h"
 #include "common/hint.h"
 #include "tests/unit/agent/disk.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The journal's own protocol, a datagram an entry, since the library's call waits for room. */
-#include "agent/journal/sink.h"
+#include "agent/journal/journal_socket.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table says which flow has which slot, and is never older than what jobs were told; the state
  * file says who holds it. A slot is freed when all its holders are known to be gone. */
-#include "agent/slots/flows_impl.h"
+#include "agent/flows/flows_impl.h"
 
 #include <errno.h>
 #include <string.h>

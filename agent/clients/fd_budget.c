@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/clients/room.h"
+#include "agent/clients/fd_budget.h"
 
 #include <inttypes.h>
 #include <sys/resource.h>

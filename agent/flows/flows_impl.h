@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between the parts of flows: registrations and policies in flows.c, their ends in
- * flows_ends.c, the state file and what a
- * restart brings back in flows_state.c. */
-#ifndef MPIB_AGENT_SLOTS_FLOWS_IMPL_H
-#define MPIB_AGENT_SLOTS_FLOWS_IMPL_H
+/* Between the parts of flows: registrations and policies in flows.c, their ends in flows_ends.c,
+ * the state file and what a restart brings back in flows_state.c. */
+#ifndef MPIB_AGENT_FLOWS_IMPL_H
+#define MPIB_AGENT_FLOWS_IMPL_H
 
-#include "agent/slots/flows.h"
+#include "agent/flows/flows.h"
 
 /* The share of a slot's flow under the policy in force, into slot and table. Returns the share
  * that was there before. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an earlier incarnation of the agent handed out, brought back at the start. */
-#ifndef MPIB_AGENT_STATE_RESTORE_H
-#define MPIB_AGENT_STATE_RESTORE_H
+#ifndef MPIB_AGENT_RESTORE_H
+#define MPIB_AGENT_RESTORE_H
 
 #include "agent/clients/server.h"
-#include "agent/slots/flows.h"
+#include "agent/flows/flows.h"
 
 /* Brings back registrations of processes that live, slots, and shares set by hand; opens the state
  * file and the overrides of @flows, which stay NULL where memory is out. Nothing here fails a

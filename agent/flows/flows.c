@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/slots/flows.h"
+#include "agent/flows/flows.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "agent/policy/config.h"
-#include "agent/slots/flows_impl.h"
+#include "agent/flows/flows_impl.h"
 #include "common/ipv4.h"
 
 static void match(const struct mpib_flows *flows, uint32_t src_be, uint32_t dst_be,

@@ -2,7 +2,7 @@
 /* Two witnesses: the table, which jobs read, and the state file. The table decides which flow has
  * which slot: it is written by plain stores, which can't fail, so it is never older than what jobs
  * were told. The state file decides who holds it, where it can be trusted to know all holders. */
-#include "agent/state/restore.h"
+#include "agent/daemon/restore.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How registrations end: as asked, or with their process. */
-#include "agent/slots/flows_impl.h"
+#include "agent/flows/flows_impl.h"
 
 /* Registrations of a process that ended, freed in one turn: each costs some microseconds, most of
  * them for its record in the state file. */

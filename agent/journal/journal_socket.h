@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where entries of the journal go, without ever waiting: a journal that stands still must not hold
  * the agent up, and through it a job. What finds no room waits here, in order and bounded. */
-#ifndef MPIB_AGENT_SINK_H
-#define MPIB_AGENT_SINK_H
+#ifndef MPIB_AGENT_JOURNAL_SOCKET_H
+#define MPIB_AGENT_JOURNAL_SOCKET_H
 
 #include <stdbool.h>
 #include <sys/uio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the two halves of the registry: flows, slots and registrations in registry.c, users and
  * peers in registry_peers.c. */
-#ifndef MPIB_AGENT_REGISTRY_TABLE_H
-#define MPIB_AGENT_REGISTRY_TABLE_H
+#ifndef MPIB_AGENT_REGISTRY_IMPL_H
+#define MPIB_AGENT_REGISTRY_IMPL_H
 
 #include "agent/slots/registry.h"
 

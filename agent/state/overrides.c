@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A sorted array in memory, written whole to a second file that then takes the place of the first:
  * a kill at any moment leaves the old one or the new one. */
-#include "agent/policy/overrides.h"
+#include "agent/state/overrides.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

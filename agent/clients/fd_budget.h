@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many descriptors connections and processes may take, and what is said when that is not
  * enough. */
-#ifndef MPIB_AGENT_ROOM_H
-#define MPIB_AGENT_ROOM_H
+#ifndef MPIB_AGENT_FD_BUDGET_H
+#define MPIB_AGENT_FD_BUDGET_H
 
 #include <stdint.h>
 

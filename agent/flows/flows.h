@@ -10,7 +10,7 @@
 #include "agent/state/adopt.h"
 #include "agent/state/hints.h"
 #include "agent/journal/journal.h"
-#include "agent/policy/overrides.h"
+#include "agent/state/overrides.h"
 #include "agent/policy/policy.h"
 #include "agent/slots/registry.h"
 #include "agent/slots/traffic.h"
