@@ -12,48 +12,49 @@
 #define RESERVED_FDS 18u
 
 /* Connections and processes at once, whatever the descriptor limit says. */
-#define BUDGET_MAX 32768u
+#define FDS_MAX 32768u
 
 #define INTERVAL_USEC (30u * 1000000u)
 
-static uint32_t count_budget(void)
+static uint32_t count_fds(void)
 {
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return 2;
+		return MPIB_FD_BUDGET_CLIENT;
 
 	/* The soft limit protects programs that use select(); this one doesn't. */
 	limit.rlim_cur = limit.rlim_max;
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 	(void)getrlimit(RLIMIT_NOFILE, &limit);
 
-	if (limit.rlim_cur >= BUDGET_MAX + RESERVED_FDS)
-		return BUDGET_MAX;
-	if (limit.rlim_cur < RESERVED_FDS + 2)
-		return 2;
+	if (limit.rlim_cur >= FDS_MAX + RESERVED_FDS)
+		return FDS_MAX;
+	if (limit.rlim_cur < RESERVED_FDS + MPIB_FD_BUDGET_CLIENT)
+		return MPIB_FD_BUDGET_CLIENT;
 	return (uint32_t)limit.rlim_cur - RESERVED_FDS;
 }
 
-void mpib_room_measure(struct mpib_room *room)
+void mpib_fd_budget_measure(struct mpib_fd_budget *budget)
 {
-	*room = (struct mpib_room){ .budget = count_budget() };
+	*budget = (struct mpib_fd_budget){ .fds = count_fds() };
 }
 
-void mpib_room_say(struct mpib_room *room, struct mpib_journal *journal, uint64_t now_usec,
-		   const char *what, uint32_t n_connections, uint32_t n_processes)
+void mpib_fd_budget_say(struct mpib_fd_budget *budget, struct mpib_journal *journal,
+			uint64_t now_usec, const char *what, uint32_t n_connections,
+			uint32_t n_processes)
 {
 	struct mpib_cause text;
 
-	room->n_unsaid++;
-	if (room->said_usec && now_usec - room->said_usec < INTERVAL_USEC)
+	budget->n_unsaid++;
+	if (budget->said_usec && now_usec - budget->said_usec < INTERVAL_USEC)
 		return;
 
 	(void)mpib_cause_set(&text, 0,
 			     "%s (%u connections, %u processes, room for %u in all; met %" PRIu64
 			     " times); raise LimitNOFILE= of the unit and restart it",
-			     what, n_connections, n_processes, room->budget, room->n_unsaid);
+			     what, n_connections, n_processes, budget->fds, budget->n_unsaid);
 	mpib_journal_limit(journal, text.text);
-	room->said_usec = now_usec;
-	room->n_unsaid = 0;
+	budget->said_usec = now_usec;
+	budget->n_unsaid = 0;
 }

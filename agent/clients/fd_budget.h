@@ -8,17 +8,22 @@
 
 #include "agent/journal/journal.h"
 
-struct mpib_room {
-	uint32_t budget;    /* connections and watched processes together; 2 at least */
+/* Of one client: its connection and its process. */
+#define MPIB_FD_BUDGET_CLIENT 2u
+
+struct mpib_fd_budget {
+	uint32_t fds; /* connections and watched processes together; MPIB_FD_BUDGET_CLIENT at least
+		       */
 	uint64_t said_usec; /* when a limit was said last, 0: never */
 	uint64_t n_unsaid;  /* how often one was met since */
 };
 
 /* Raises the soft limit of descriptors to the hard one, and takes what the agent itself needs off
  * it. */
-void mpib_room_measure(struct mpib_room *room);
+void mpib_fd_budget_measure(struct mpib_fd_budget *budget);
 /* @what was met at @now_usec: one line an interval, with a count, however often. */
-void mpib_room_say(struct mpib_room *room, struct mpib_journal *journal, uint64_t now_usec,
-		   const char *what, uint32_t n_connections, uint32_t n_processes);
+void mpib_fd_budget_say(struct mpib_fd_budget *budget, struct mpib_journal *journal,
+			uint64_t now_usec, const char *what, uint32_t n_connections,
+			uint32_t n_processes);
 
 #endif

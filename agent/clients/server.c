@@ -23,7 +23,7 @@ uint32_t mpib_server_n_clients(const struct mpib_server *server)
 
 uint32_t mpib_server_max_clients(const struct mpib_server *server)
 {
-	return server->room.budget;
+	return server->budget.fds;
 }
 
 uint32_t mpib_server_n_processes(const struct mpib_server *server)
@@ -83,7 +83,7 @@ static bool has_room(const struct mpib_server *server)
 			 mpib_keeper_n_closing(server->keeper);
 
 	/* The first user's is among those that the agent needs for itself. */
-	return taken + 2 <= server->room.budget + 1;
+	return taken + MPIB_FD_BUDGET_CLIENT <= server->budget.fds + 1;
 }
 
 int mpib_server_adopt(struct mpib_server *server, const struct mpib_adopt_record *record,
@@ -163,8 +163,8 @@ static int add_client(struct mpib_server *server, int fd, const struct ucred *cr
 	if (!client->user)
 		goto undo;
 
-	if (mpib_user_may(client->user, MPIB_GOOD_DESCRIPTORS, 2, 0, server->room.budget) !=
-	    MPIB_QUOTA_FREE) {
+	if (mpib_user_may(client->user, MPIB_GOOD_DESCRIPTORS, MPIB_FD_BUDGET_CLIENT, 0,
+			  server->budget.fds) != MPIB_QUOTA_FREE) {
 		mpib_flows_refused(server->flows, client->user, cred->pid, MPIB_GOOD_DESCRIPTORS,
 				   "as many connections and processes as one user may have, or as "
 				   "leave root some; the connection is closed; raise LimitNOFILE= "
@@ -300,7 +300,7 @@ int mpib_server_new(sd_event *loop, struct mpib_keeper *keeper, struct mpib_flow
 	server->user = user;
 	server->listen.fd = -1;
 	server->listen.dir_fd = -1;
-	mpib_room_measure(&server->room);
+	mpib_fd_budget_measure(&server->budget);
 	LIST_INIT(&server->clients);
 	LIST_INIT(&server->monitors.clients);
 	server->monitors.journal = flows->journal;

@@ -27,7 +27,7 @@ struct mpib_server {
 	struct mpib_client_list clients;
 	struct mpib_client *idle_next; /* the next to be looked at for being idle, or NULL */
 	uint32_t n_clients;
-	struct mpib_room room; /* for clients and watched processes together */
+	struct mpib_fd_budget budget; /* for clients and watched processes together */
 	struct mpib_monitors monitors;
 };
 

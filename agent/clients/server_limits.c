@@ -18,8 +18,8 @@ static uint64_t now_usec(const struct mpib_server *server)
 
 void mpib_server_say_limit(struct mpib_server *server, const char *what)
 {
-	mpib_room_say(&server->room, server->flows->journal, now_usec(server), what,
-		      server->n_clients, mpib_peers_n_watched(server->peers));
+	mpib_fd_budget_say(&server->budget, server->flows->journal, now_usec(server), what,
+			   server->n_clients, mpib_peers_n_watched(server->peers));
 }
 
 void mpib_server_resume(struct mpib_server *server)

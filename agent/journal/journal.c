@@ -27,7 +27,7 @@ enum class {
 
 struct mpib_journal {
 	uint64_t (*now_usec)(void);
-	struct mpib_sink *sink;
+	struct mpib_journal_socket *socket;
 	uint64_t window_start;
 	uint32_t in_window[CLASS_MAX];
 	uint32_t held_back[MPIB_EVENT_MAX]; /* of this window */
@@ -100,8 +100,8 @@ int mpib_journal_new(uint64_t (*now_usec)(void), struct mpib_journal **ret)
 		return -ENOMEM;
 
 	journal->now_usec = now_usec;
-	r = mpib_sink_new(stderr_is_journal() ? JOURNAL_SOCKET : NULL, STDERR_FILENO,
-			  &journal->sink);
+	r = mpib_journal_socket_new(stderr_is_journal() ? JOURNAL_SOCKET : NULL, STDERR_FILENO,
+				    &journal->socket);
 	if (r < 0) {
 		free(journal);
 		return r;
@@ -199,7 +199,8 @@ bool mpib_journal_emit(struct mpib_journal *journal, struct mpib_entry *entry)
 		if (entry->buf[n] == '\n')
 			entry->buf[n] = ' ';
 	}
-	if (!mpib_sink_put(journal->sink, entry->fields, entry->n_fields, entry->message)) {
+	if (!mpib_journal_socket_put(journal->socket, entry->fields, entry->n_fields,
+				     entry->message)) {
 		journal->held_back[entry->event]++;
 		journal->suppressed++;
 		return false;
@@ -257,7 +258,7 @@ void mpib_journal_tick(struct mpib_journal *journal)
 {
 	uint64_t now = journal->now_usec();
 
-	mpib_sink_flush(journal->sink);
+	mpib_journal_socket_flush(journal->socket);
 	if (now - journal->window_start >= MPIB_JOURNAL_WINDOW_USEC)
 		end_window(journal, now);
 }
@@ -268,7 +269,7 @@ struct mpib_journal *mpib_journal_free(struct mpib_journal *journal)
 		return NULL;
 
 	end_window(journal, journal->now_usec());
-	(void)mpib_sink_free(journal->sink);
+	(void)mpib_journal_socket_free(journal->socket);
 	free(journal);
 	return NULL;
 }

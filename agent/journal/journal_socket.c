@@ -18,7 +18,7 @@
 /* A burst of the journal's bound, while nobody reads. */
 #define WAITING_MAX (1024u * 1024u)
 
-struct mpib_sink {
+struct mpib_journal_socket {
 	const char *path; /* NULL: lines */
 	int fd;		  /* of lines, or the socket: -1 where there is none yet */
 	size_t first;	  /* of what waits: a length and so many bytes, again and again */
@@ -26,28 +26,28 @@ struct mpib_sink {
 	uint8_t waiting[WAITING_MAX]; /* pages that nobody touches cost nothing */
 };
 
-int mpib_sink_new(const char *path, int fd, struct mpib_sink **ret)
+int mpib_journal_socket_new(const char *path, int fd, struct mpib_journal_socket **ret)
 {
-	struct mpib_sink *sink = calloc(1, sizeof(*sink));
+	struct mpib_journal_socket *js = calloc(1, sizeof(*js));
 
-	if (!sink)
+	if (!js)
 		return -ENOMEM;
 
-	sink->path = path;
-	sink->fd = path ? -1 : fd;
-	*ret = sink;
+	js->path = path;
+	js->fd = path ? -1 : fd;
+	*ret = js;
 	return 0;
 }
 
-struct mpib_sink *mpib_sink_free(struct mpib_sink *sink)
+struct mpib_journal_socket *mpib_journal_socket_free(struct mpib_journal_socket *js)
 {
-	if (!sink)
+	if (!js)
 		return NULL;
 
-	mpib_sink_flush(sink);
-	if (sink->path && sink->fd >= 0)
-		(void)close(sink->fd);
-	free(sink);
+	mpib_journal_socket_flush(js);
+	if (js->path && js->fd >= 0)
+		(void)close(js->fd);
+	free(js);
 	return NULL;
 }
 
@@ -58,67 +58,67 @@ static bool means_later(int error)
 }
 
 /* True where it is sent, or can't be sent ever. */
-static bool send_datagram(struct mpib_sink *sink, const void *data, size_t len)
+static bool send_datagram(struct mpib_journal_socket *js, const void *data, size_t len)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
-	if (strlen(sink->path) >= sizeof(address.sun_path))
+	if (strlen(js->path) >= sizeof(address.sun_path))
 		return true;
-	memcpy(address.sun_path, sink->path, strlen(sink->path));
-	if (sink->fd < 0)
-		sink->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (sink->fd < 0)
+	memcpy(address.sun_path, js->path, strlen(js->path));
+	if (js->fd < 0)
+		js->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (js->fd < 0)
 		return false;
 
 	/* A journal that is being restarted is not there for a moment. */
-	return sendto(sink->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT,
+	return sendto(js->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT,
 		      (const struct sockaddr *)&address, sizeof(address)) >= 0 ||
 	       (!means_later(errno) && errno != ECONNREFUSED && errno != ENOENT);
 }
 
 /* The same. A pipe that is ready takes a whole line. */
-static bool write_line(const struct mpib_sink *sink, const void *data, size_t len)
+static bool write_line(const struct mpib_journal_socket *js, const void *data, size_t len)
 {
-	struct pollfd p = { .fd = sink->fd, .events = POLLOUT };
+	struct pollfd p = { .fd = js->fd, .events = POLLOUT };
 
 	if (poll(&p, 1, 0) == 0)
 		return false;
-	return write(sink->fd, data, len) >= 0 || !means_later(errno);
+	return write(js->fd, data, len) >= 0 || !means_later(errno);
 }
 
-static bool send_one(struct mpib_sink *sink, const void *data, size_t len)
+static bool send_one(struct mpib_journal_socket *js, const void *data, size_t len)
 {
-	return sink->path ? send_datagram(sink, data, len) : write_line(sink, data, len);
+	return js->path ? send_datagram(js, data, len) : write_line(js, data, len);
 }
 
-void mpib_sink_flush(struct mpib_sink *sink)
+void mpib_journal_socket_flush(struct mpib_journal_socket *js)
 {
 	uint32_t len;
 
-	while (sink->first < sink->end) {
-		memcpy(&len, sink->waiting + sink->first, sizeof(len));
-		if (!send_one(sink, sink->waiting + sink->first + sizeof(len), len))
+	while (js->first < js->end) {
+		memcpy(&len, js->waiting + js->first, sizeof(len));
+		if (!send_one(js, js->waiting + js->first + sizeof(len), len))
 			return;
-		sink->first += sizeof(len) + len;
+		js->first += sizeof(len) + len;
 	}
 
-	sink->first = 0;
-	sink->end = 0;
+	js->first = 0;
+	js->end = 0;
 }
 
-static bool keep(struct mpib_sink *sink, const void *data, uint32_t len)
+static bool keep(struct mpib_journal_socket *js, const void *data, uint32_t len)
 {
-	if (sizeof(len) + len > WAITING_MAX - sink->end && sink->first) {
-		memmove(sink->waiting, sink->waiting + sink->first, sink->end - sink->first);
-		sink->end -= sink->first;
-		sink->first = 0;
+	if (sizeof(len) + len > WAITING_MAX - js->end && js->first) {
+		memmove(js->waiting, js->waiting + js->first, js->end - js->first);
+		js->end -= js->first;
+		js->first = 0;
 	}
-	if (sizeof(len) + len > WAITING_MAX - sink->end)
+	if (sizeof(len) + len > WAITING_MAX - js->end)
 		return false;
 
-	memcpy(sink->waiting + sink->end, &len, sizeof(len));
-	memcpy(sink->waiting + sink->end + sizeof(len), data, len);
-	sink->end += sizeof(len) + len;
+	memcpy(js->waiting + js->end, &len, sizeof(len));
+	memcpy(js->waiting + js->end + sizeof(len), data, len);
+	js->end += sizeof(len) + len;
 	return true;
 }
 
@@ -140,19 +140,19 @@ static size_t format_fields(const struct iovec *fields, int n_fields, char data[
 	return len;
 }
 
-bool mpib_sink_put(struct mpib_sink *sink, const struct iovec *fields, int n_fields,
-		   const char *message)
+bool mpib_journal_socket_put(struct mpib_journal_socket *js, const struct iovec *fields,
+			     int n_fields, const char *message)
 {
 	char data[ENTRY_MAX];
 	size_t len;
 
-	if (sink->path)
+	if (js->path)
 		len = format_fields(fields, n_fields, data);
 	else
 		len = (size_t)snprintf(data, sizeof(data), "mpib-agentd: %.4000s\n", message);
 
-	mpib_sink_flush(sink);
-	if (sink->first == sink->end && send_one(sink, data, len))
+	mpib_journal_socket_flush(js);
+	if (js->first == js->end && send_one(js, data, len))
 		return true;
-	return keep(sink, data, (uint32_t)len);
+	return keep(js, data, (uint32_t)len);
 }

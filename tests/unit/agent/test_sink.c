@@ -31,7 +31,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static bool put(struct mpib_sink *sink, unsigned int number)
+static bool put(struct mpib_journal_socket *sink, unsigned int number)
 {
 	char message[128];
 	char field[160];
@@ -42,11 +42,11 @@ static bool put(struct mpib_sink *sink, unsigned int number)
 
 	(void)snprintf(message, sizeof(message), "number %u", number);
 	fields[0].iov_len = (size_t)snprintf(field, sizeof(field), "MESSAGE=%s", message);
-	return mpib_sink_put(sink, fields, 2, message);
+	return mpib_journal_socket_put(sink, fields, 2, message);
 }
 
 /* Puts until one is lost. How many were taken. */
-static unsigned int flood(struct mpib_sink *sink)
+static unsigned int flood(struct mpib_journal_socket *sink)
 {
 	unsigned int n = 0;
 
@@ -87,44 +87,44 @@ static unsigned int read_datagrams(int fd, unsigned int next)
 
 static void a_journal_that_stands_still_gets_all_in_order_later(void **state)
 {
-	struct mpib_sink *sink;
+	struct mpib_journal_socket *sink;
 	unsigned int next = 0;
 	unsigned int taken;
 	int fd = listen_at_path();
 
 	(void)state;
-	assert_int_equal(mpib_sink_new(path, -1, &sink), 0);
+	assert_int_equal(mpib_journal_socket_new(path, -1, &sink), 0);
 	taken = flood(sink);
 	for (unsigned int n = 0; n < FLOOD && next < taken; n++) {
 		next = read_datagrams(fd, next);
-		mpib_sink_flush(sink);
+		mpib_journal_socket_flush(sink);
 	}
 	assert_int_equal(next, taken);
 	/* and there is room again, at once */
 	assert_true(put(sink, taken));
 	assert_int_equal(read_datagrams(fd, next), taken + 1);
-	assert_null(mpib_sink_free(sink));
+	assert_null(mpib_journal_socket_free(sink));
 	assert_int_equal(close(fd), 0);
 }
 
 static void a_journal_that_is_not_there_yet_gets_it_when_it_is(void **state)
 {
-	struct mpib_sink *sink;
+	struct mpib_journal_socket *sink;
 	int fd;
 
 	(void)state;
-	assert_int_equal(mpib_sink_new(path, -1, &sink), 0);
+	assert_int_equal(mpib_journal_socket_new(path, -1, &sink), 0);
 	for (unsigned int n = 0; n < 5; n++)
 		assert_true(put(sink, n));
 	fd = listen_at_path();
-	assert_null(mpib_sink_free(sink)); /* the last try */
+	assert_null(mpib_journal_socket_free(sink)); /* the last try */
 	assert_int_equal(read_datagrams(fd, 0), 5);
 	assert_int_equal(close(fd), 0);
 }
 
 static void a_pipe_that_nobody_reads_stops_nothing(void **state)
 {
-	struct mpib_sink *sink;
+	struct mpib_journal_socket *sink;
 	unsigned int next = 0;
 	unsigned int taken;
 	char line[256];
@@ -134,17 +134,17 @@ static void a_pipe_that_nobody_reads_stops_nothing(void **state)
 
 	(void)state;
 	assert_int_equal(pipe(ends), 0);
-	assert_int_equal(mpib_sink_new(NULL, ends[1], &sink), 0);
+	assert_int_equal(mpib_journal_socket_new(NULL, ends[1], &sink), 0);
 	taken = flood(sink);
 	in = fdopen(ends[0], "r");
 	assert_non_null(in);
 	while (next < taken) {
-		mpib_sink_flush(sink);
+		mpib_journal_socket_flush(sink);
 		assert_non_null(fgets(line, sizeof(line), in));
 		(void)snprintf(wanted, sizeof(wanted), "mpib-agentd: number %u\n", next++);
 		assert_string_equal(line, wanted);
 	}
-	assert_null(mpib_sink_free(sink));
+	assert_null(mpib_journal_socket_free(sink));
 	(void)close(ends[1]);
 	(void)fclose(in);
 }

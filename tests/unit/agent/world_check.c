@@ -100,12 +100,12 @@ void world_check(void)
 
 /* ---- journal -------------------------------------------------------------------------------- */
 
-bool __wrap_mpib_sink_put(struct mpib_sink *sink, const struct iovec *fields, int n_fields,
-			  const char *message);
+bool __wrap_mpib_journal_socket_put(struct mpib_journal_socket *sink, const struct iovec *fields,
+				    int n_fields, const char *message);
 
 /* Some entries a restart are too many for a log; MPIB_TEST_VERBOSE shows them. */
-bool __wrap_mpib_sink_put(struct mpib_sink *sink, const struct iovec *fields, int n_fields,
-			  const char *message)
+bool __wrap_mpib_journal_socket_put(struct mpib_journal_socket *sink, const struct iovec *fields,
+				    int n_fields, const char *message)
 {
 	(void)sink;
 	(void)fields;
