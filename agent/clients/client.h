@@ -23,7 +23,7 @@ struct mpib_client_ops {
 	void (*status)(void *user, struct mpib_admin_status *ret);
 	/* Reloads the policy: 0, or a negative errno with @cause. *ret_changes is for the caller to
 	 * free. */
-	int (*reload)(void *user, struct mpib_flow_change **ret_changes, uint32_t *ret_n,
+	int (*reload)(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
 		      struct mpib_cause *cause);
 	/* True where @client may watch; it counts from then on. */
 	bool (*may_monitor)(void *user, struct mpib_client *client);
@@ -62,9 +62,9 @@ struct mpib_client {
 	uint8_t dump; /* request whose records are being sent, or 0 */
 	uint32_t dump_cursor;
 	uint32_t dump_total;
-	pid_t dump_pid;			  /* FLOWS: of this process alone, 0: all */
-	uint32_t dump_version;		  /* of the text being sent */
-	struct mpib_flow_change *changes; /* of a reload */
+	pid_t dump_pid;			   /* FLOWS: of this process alone, 0: all */
+	uint32_t dump_version;		   /* of the text being sent */
+	struct mpib_share_change *changes; /* of a reload */
 	uint32_t n_changes;
 
 	struct mpib_admin_event *events; /* a monitor's queue, NULL for any other client */

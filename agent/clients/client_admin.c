@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "agent/base/clock.h"
 #include "common/macros.h"
 
 static struct mpib_msg_header admin_header(uint8_t type, size_t len)
@@ -61,7 +61,7 @@ static void dump_changes(struct mpib_client *client)
 	size_t count = 0;
 
 	while (client->dump_cursor < client->n_changes && count < MPIB_ARRAY_SIZE(records)) {
-		const struct mpib_flow_change *change = &client->changes[client->dump_cursor++];
+		const struct mpib_share_change *change = &client->changes[client->dump_cursor++];
 
 		records[count++] = (struct mpib_admin_change){
 			.slot = change->slot,
@@ -126,7 +126,7 @@ static void admin_reload(struct mpib_client *client)
 
 static void fill_rule(struct mpib_admin_rule *record, unsigned int rule,
 		      const struct mpib_candidate *candidate, const struct mpib_verdict *verdict,
-		      const struct mpib_slot *slot, uint32_t index)
+		      const struct mpib_slot *slot, uint32_t index, uint32_t table_share)
 {
 	*record = (struct mpib_admin_rule){
 		.rule = rule,
@@ -136,7 +136,7 @@ static void fill_rule(struct mpib_admin_rule *record, unsigned int rule,
 		.share = candidate->share,
 		.line = candidate->line,
 		.slot = index,
-		.table_share = slot ? slot->verdict.share : 0,
+		.table_share = table_share,
 		.registrations = slot ? slot->n_regs - slot->n_unclaimed : 0,
 	};
 	memcpy(record->src_island, verdict->src_island, sizeof(record->src_island));
@@ -152,16 +152,17 @@ static void admin_explain(struct mpib_client *client, const struct mpib_admin_fl
 		slot ? mpib_registry_slot_index(flows->registry, slot) : MPIB_ADMIN_NO_SLOT;
 	struct mpib_candidate candidates[MPIB_RULE_MAX];
 	struct mpib_admin_rule records[MPIB_RULE_MAX];
+	uint32_t table_share = slot ? mpib_shares_verdict(flows->shares, index)->share : 0;
 	struct mpib_verdict verdict;
 
-	mpib_flows_judge(flows, request->src_be, request->dst_be, candidates, &verdict);
+	mpib_shares_judge(flows->shares, request->src_be, request->dst_be, candidates, &verdict);
 	for (unsigned int n = 0; n < MPIB_RULE_MAX; n++) {
 		/* The override, last of the rules by number, is the strongest. */
 		unsigned int rule = n ? n - 1 : MPIB_RULE_OVERRIDE;
 
-		fill_rule(&records[n], rule, &candidates[rule], &verdict, slot, index);
-		records[n].seconds =
-			mpib_client_seconds_left(flows, &verdict, request->src_be, request->dst_be);
+		fill_rule(&records[n], rule, &candidates[rule], &verdict, slot, index, table_share);
+		records[n].seconds = mpib_shares_seconds_left(flows->shares, &verdict,
+							      request->src_be, request->dst_be);
 	}
 
 	mpib_client_put_records(client, records, sizeof(records[0]), MPIB_RULE_MAX);
@@ -170,7 +171,7 @@ static void admin_explain(struct mpib_client *client, const struct mpib_admin_fl
 
 static int change_flow(struct mpib_client *client, uint8_t type,
 		       const struct mpib_admin_flow_request *request,
-		       struct mpib_flow_change *ret_change, struct mpib_cause *cause)
+		       struct mpib_share_change *ret_change, struct mpib_cause *cause)
 {
 	struct mpib_override override = {
 		.src_be = request->src_be,
@@ -180,20 +181,20 @@ static int change_flow(struct mpib_client *client, uint8_t type,
 	};
 
 	if (type == MPIB_ADMIN_UNSET)
-		return mpib_flows_unset(client->flows, request->src_be, request->dst_be,
-					client->uid, ret_change, cause);
+		return mpib_shares_unset(client->flows->shares, request->src_be, request->dst_be,
+					 client->uid, ret_change, cause);
 
 	if (request->seconds)
-		override.until_usec =
-			mpib_flows_boot_usec() + (uint64_t)request->seconds * 1000000u;
-	return mpib_flows_set(client->flows, &override, ret_change, cause);
+		override.until_usec = mpib_clock_usec(CLOCK_BOOTTIME) +
+				      (uint64_t)request->seconds * MPIB_CLOCK_SECOND;
+	return mpib_shares_set(client->flows->shares, &override, ret_change, cause);
 }
 
 static void admin_change(struct mpib_client *client, uint8_t type,
 			 const struct mpib_admin_flow_request *request)
 {
 	struct mpib_cause cause = { "" };
-	struct mpib_flow_change change;
+	struct mpib_share_change change;
 	struct mpib_admin_change record;
 
 	if (!may_change(client))
@@ -221,7 +222,7 @@ static void admin_change(struct mpib_client *client, uint8_t type,
 
 static void admin_policy(struct mpib_client *client)
 {
-	if (!mpib_flows_text(client->flows, &client->dump_version)) {
+	if (!mpib_shares_text(client->flows->shares, &client->dump_version)) {
 		mpib_client_put_end(client, MPIB_ADMIN_FAILED, "the agent is out of memory");
 		return;
 	}
@@ -234,7 +235,7 @@ static void admin_policy(struct mpib_client *client)
 static void dump_text(struct mpib_client *client)
 {
 	uint32_t version = 0;
-	const char *text = mpib_flows_text(client->flows, &version);
+	const char *text = mpib_shares_text(client->flows->shares, &version);
 	struct mpib_admin_text record = { 0 };
 
 	if (!text || version != client->dump_version) {
@@ -272,7 +273,6 @@ void mpib_client_put_events(struct mpib_client *client)
 static void admin_monitor(struct mpib_client *client)
 {
 	struct mpib_admin_event event = { .priority = LOG_INFO, .name = "monitor" };
-	struct timespec now = { 0 };
 
 	if (client->events) {
 		mpib_client_put_end(client, MPIB_ADMIN_FAILED, "this connection watches already");
@@ -290,8 +290,7 @@ static void admin_monitor(struct mpib_client *client)
 		return;
 	}
 
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	event.usec = (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+	event.usec = mpib_clock_usec(CLOCK_REALTIME);
 	(void)snprintf(event.text, sizeof(event.text), "watching: %u flows in %u slots",
 		       mpib_registry_n_flows(client->flows->registry),
 		       mpib_registry_entries(client->flows->registry));

@@ -30,9 +30,4 @@ void mpib_client_put_records(struct mpib_client *client, const void *records, si
 void mpib_client_put_end(struct mpib_client *client, enum mpib_admin_verdict verdict,
 			 const char *text);
 
-/* What is left of a flow's override, at least a second; 0 where it has no end or there is none. */
-uint32_t mpib_client_seconds_left(const struct mpib_flows *flows,
-				  const struct mpib_verdict *verdict, uint32_t src_be,
-				  uint32_t dst_be);
-
 #endif

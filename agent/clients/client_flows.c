@@ -5,39 +5,24 @@
 #include "agent/clients/client_admin.h"
 #include "common/macros.h"
 
-uint32_t mpib_client_seconds_left(const struct mpib_flows *flows,
-				  const struct mpib_verdict *verdict, uint32_t src_be,
-				  uint32_t dst_be)
-{
-	const struct mpib_override *override = NULL;
-	uint64_t now = mpib_flows_boot_usec();
-
-	if (verdict->rule == MPIB_RULE_OVERRIDE)
-		override = mpib_overrides_find(flows->overrides, src_be, dst_be);
-	if (!override || !override->until_usec)
-		return 0;
-	if (override->until_usec <= now)
-		return 1;
-	return (uint32_t)((override->until_usec - now + 999999u) / 1000000u);
-}
-
 static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *record,
 		      uint32_t index, const struct mpib_slot *slot)
 {
 	const struct mpib_reg *reg = LIST_FIRST(&slot->regs);
+	const struct mpib_verdict *verdict = mpib_shares_verdict(flows->shares, index);
 
 	*record = (struct mpib_admin_flow){
 		.slot = index,
 		.src_be = slot->src_be,
 		.dst_be = slot->dst_be,
-		.share = slot->verdict.share,
-		.rule = slot->verdict.rule,
-		.line = slot->verdict.line,
+		.share = verdict->share,
+		.rule = verdict->rule,
+		.line = verdict->line,
 		.registrations = slot->n_regs - slot->n_unclaimed,
 		.uid = slot->user ? slot->user->uid : 0,
 		.pid = reg ? reg->peer->pid : 0,
-		.seconds =
-			mpib_client_seconds_left(flows, &slot->verdict, slot->src_be, slot->dst_be),
+		.seconds = mpib_shares_seconds_left(flows->shares, verdict, slot->src_be,
+						    slot->dst_be),
 	};
 	for (unsigned int rail = 0; rail < 2; rail++) {
 		record->sent[rail] = slot->bytes.sent[rail];
@@ -46,8 +31,8 @@ static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *re
 		record->received_rate[rail] = slot->rate.received[rail];
 	}
 	record->moved_usec = slot->moved_usec;
-	memcpy(record->src_island, slot->verdict.src_island, sizeof(record->src_island));
-	memcpy(record->dst_island, slot->verdict.dst_island, sizeof(record->dst_island));
+	memcpy(record->src_island, verdict->src_island, sizeof(record->src_island));
+	memcpy(record->dst_island, verdict->dst_island, sizeof(record->dst_island));
 }
 
 /* Slots looked at for one frame: most may be free. */

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "agent/base/cause.h"
+#include "agent/base/clock.h"
 
 /* Descriptors for everything but clients and their processes: standard streams, three epolls,
  * timer, signal and chores, directory, lock, hints, state, socket, journal, keeper, and one or two
@@ -14,7 +15,7 @@
 /* Connections and processes at once, whatever the descriptor limit says. */
 #define FDS_MAX 32768u
 
-#define INTERVAL_USEC (30u * 1000000u)
+#define INTERVAL_USEC (30u * MPIB_CLOCK_SECOND)
 
 static uint32_t count_fds(void)
 {

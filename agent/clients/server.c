@@ -124,7 +124,7 @@ static void on_client_status(void *user, struct mpib_admin_status *ret)
 	server->ops->status(server->user, ret);
 }
 
-static int on_client_reload(void *user, struct mpib_flow_change **ret_changes, uint32_t *ret_n,
+static int on_client_reload(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
 			    struct mpib_cause *cause)
 {
 	struct mpib_server *server = user;

@@ -16,7 +16,7 @@ struct mpib_server;
 /* What the owner does for clients. */
 struct mpib_server_ops {
 	void (*status)(void *user, struct mpib_admin_status *ret);
-	int (*reload)(void *user, struct mpib_flow_change **ret_changes, uint32_t *ret_n,
+	int (*reload)(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
 		      struct mpib_cause *cause);
 	/* The agent can't go on: ends the loop with @error, for @why. */
 	void (*failed)(void *user, int error, const char *why);

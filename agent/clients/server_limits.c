@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/base/clock.h"
 #include "agent/clients/server_impl.h"
 
 /* A connection that said nothing for so long makes room where others wait. */
-#define IDLE_USEC (10u * 1000000u)
+#define IDLE_USEC (10u * MPIB_CLOCK_SECOND)
 
 /* Connections looked at in one turn, and closed. */
 #define LOOKS_A_TURN  64u

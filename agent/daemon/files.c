@@ -47,8 +47,7 @@ static int check_dir(struct mpib_files *files, struct mpib_flows *flows, struct 
 	mpib_server_leave_dir(server);
 	if (flows->adopt)
 		mpib_adopt_move(flows->adopt, dir_fd);
-	if (flows->overrides)
-		mpib_overrides_move(flows->overrides, dir_fd);
+	mpib_shares_move_overrides(flows->shares, dir_fd);
 	swap_fd(&files->lock_fd, lock_fd);
 	swap_fd(&files->dir_fd, dir_fd);
 	tell_made(files, flows, "");
@@ -71,14 +70,15 @@ static int check_lock(struct mpib_files *files, struct mpib_flows *flows, struct
 	return 0;
 }
 
-static int check_hints(struct mpib_files *files, struct mpib_flows *flows, struct mpib_cause *cause)
+static int check_hints(struct mpib_files *files, struct mpib_flows *flows, struct mpib_hints *hints,
+		       struct mpib_cause *cause)
 {
 	int r;
 
-	if (mpib_hints_is_current(flows->hints, files->dir_fd))
+	if (mpib_hints_is_current(hints, files->dir_fd))
 		return 0;
 
-	r = mpib_hints_remake(flows->hints, files->dir_fd, cause);
+	r = mpib_hints_remake(hints, files->dir_fd, cause);
 	if (r < 0)
 		return r;
 	files->move_due = true;
@@ -101,7 +101,7 @@ static int check_socket(struct mpib_files *files, struct mpib_flows *flows,
 	return 0;
 }
 
-void mpib_files_check(struct mpib_files *files, struct mpib_flows *flows,
+void mpib_files_check(struct mpib_files *files, struct mpib_flows *flows, struct mpib_hints *hints,
 		      struct mpib_server *server)
 {
 	struct mpib_cause cause;
@@ -111,11 +111,11 @@ void mpib_files_check(struct mpib_files *files, struct mpib_flows *flows,
 	if (r == 0)
 		r = check_lock(files, flows, &cause);
 	if (r == 0)
-		r = check_hints(files, flows, &cause);
+		r = check_hints(files, flows, hints, &cause);
 	if (r == 0)
 		r = check_socket(files, flows, server, &cause);
-	if (r == 0 && flows->overrides)
-		r = mpib_overrides_check(flows->overrides, &cause);
+	if (r == 0)
+		r = mpib_shares_check_overrides(flows->shares, &cause);
 
 	/* A client that connects again maps the table again. */
 	if (files->move_due && mpib_server_socket_is_current(server, files->dir_fd)) {

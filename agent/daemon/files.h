@@ -21,7 +21,7 @@ struct mpib_files {
 /* Compares each name with what is open behind it, and makes anew what isn't there any more: the
  * table with the same contents, after which all clients are disconnected, since a client that
  * connects again maps the table again. Called about once a second. */
-void mpib_files_check(struct mpib_files *files, struct mpib_flows *flows,
+void mpib_files_check(struct mpib_files *files, struct mpib_flows *flows, struct mpib_hints *hints,
 		      struct mpib_server *server);
 void mpib_files_close(struct mpib_files *files);
 

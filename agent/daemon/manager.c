@@ -10,32 +10,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/base/clock.h"
 #include "agent/clients/keeper.h"
 #include "agent/clients/server.h"
 #include "agent/daemon/manager_impl.h"
+#include "agent/daemon/restore.h"
 #include "agent/journal/notify.h"
 #include "agent/policy/config.h"
 #include "agent/state/adopt.h"
 #include "agent/state/dir.h"
-#include "agent/daemon/restore.h"
 #include "common/cleanup.h"
+#include "common/macros.h"
 
-#define BEAT_USEC 1000000u
+#define BEAT_USEC MPIB_CLOCK_SECOND
+/* The loop may put the beat together with what else is due. */
+#define BEAT_ACCURACY_USEC 50000u
 
 MPIB_DEFINE_CLEANUP(struct mpib_manager *, mpib_manager_free);
 
 /* ---- events --------------------------------------------------------------------------------- */
-
-static int on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *user)
-{
-	struct mpib_cause cause;
-	uint32_t n = 0;
-
-	(void)source;
-	(void)info;
-	(void)mpib_manager_reload(user, NULL, &n, &cause);
-	return 0;
-}
 
 static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *info, void *user)
 {
@@ -87,8 +80,8 @@ static int on_beat(sd_event_source *source, uint64_t usec, void *user)
 	mpib_traffic_begin(&m->flows.traffic);
 	on_work(m);
 	m->beat_usec = now;
-	mpib_files_check(&m->files, &m->flows, m->server);
-	mpib_flows_expire(&m->flows);
+	mpib_files_check(&m->files, &m->flows, m->hints, m->server);
+	mpib_shares_expire(m->flows.shares);
 	mpib_flows_save(&m->flows);
 	mpib_server_tick(m->server);
 	mpib_journal_tick(m->journal);
@@ -130,10 +123,11 @@ static int add_sources(struct mpib_manager *m, struct mpib_cause *cause)
 	if (r >= 0)
 		r = add_signal(m, &m->signals[1], SIGINT, on_terminate);
 	if (r >= 0)
-		r = add_signal(m, &m->signals[2], SIGHUP, on_hangup);
+		r = add_signal(m, &m->signals[2], SIGHUP, mpib_manager_on_hangup);
 	if (r >= 0)
 		r = sd_event_add_time(m->loop, &m->beat, CLOCK_MONOTONIC,
-				      mpib_manager_monotonic_usec() + BEAT_USEC, 50000, on_beat, m);
+				      mpib_manager_monotonic_usec() + BEAT_USEC, BEAT_ACCURACY_USEC,
+				      on_beat, m);
 	if (r >= 0)
 		r = sd_event_source_set_enabled(m->beat, SD_EVENT_ON);
 	/* Before whatever else is due. */
@@ -212,12 +206,16 @@ static int start_serving(struct mpib_manager *m, enum mpib_agent_exit *ret_exit,
 	m->flows.registry = m->registry;
 	m->flows.hints = m->hints;
 	m->flows.journal = m->journal;
+	mpib_manager_settle_slots(m, m->policy);
+	r = mpib_shares_new(m->registry, m->hints, m->journal, mpib_steal_ptr(m->policy),
+			    &m->flows.shares);
+	if (r < 0)
+		return mpib_cause_set(cause, r, "out of memory");
 	mpib_flows_init(&m->flows);
 	r = mpib_server_new(m->loop, m->keeper, &m->flows, &ops, m, &m->server);
 	if (r < 0)
 		return mpib_cause_set(cause, r, "out of memory");
 
-	mpib_manager_settle_slots(m, m->flows.policy);
 	mpib_restore(m->server, &m->flows, m->files.dir_fd, m->args.dir);
 	r = add_sources(m, cause);
 	if (r < 0)
@@ -232,7 +230,7 @@ static int start_serving(struct mpib_manager *m, enum mpib_agent_exit *ret_exit,
 static void announce(struct mpib_manager *m)
 {
 	m->beat_usec = mpib_manager_monotonic_usec();
-	m->start_usec = mpib_manager_clock_usec(CLOCK_REALTIME);
+	m->start_usec = mpib_clock_usec(CLOCK_REALTIME);
 	m->policy_usec = m->start_usec;
 	m->watchdog_usec = mpib_notify_watchdog_usec();
 	m->started = true;
@@ -260,10 +258,10 @@ int mpib_manager_new(const struct mpib_manager_args *args, struct mpib_manager *
 	m->chores_fd = -1;
 	(void)umask(0022);
 
-	r = mpib_config_load(args->config, &m->flows.policy, cause);
+	r = mpib_config_load(args->config, &m->policy, cause);
 	if (r == -ENOENT && !args->config_named) {
 		m->policy_missing = true;
-		r = mpib_config_parse(args->config, "", 0, &m->flows.policy, cause);
+		r = mpib_config_parse(args->config, "", 0, &m->policy, cause);
 	}
 	if (r < 0) {
 		*ret_exit = MPIB_AGENT_EXIT_CONFIG;
@@ -284,7 +282,7 @@ int mpib_manager_new(const struct mpib_manager_args *args, struct mpib_manager *
 	if (r < 0)
 		return r;
 
-	r = open_hints(m, m->flows.policy->slots, ret_exit, cause);
+	r = open_hints(m, m->policy->slots, ret_exit, cause);
 	if (r < 0)
 		return r;
 
@@ -320,7 +318,7 @@ struct mpib_manager *mpib_manager_free(struct mpib_manager *m)
 
 	(void)mpib_server_free(m->server);
 	(void)mpib_keeper_free(m->keeper);
-	for (unsigned int n = 0; n < 3; n++)
+	for (size_t n = 0; n < MPIB_ARRAY_SIZE(m->signals); n++)
 		(void)sd_event_source_unref(m->signals[n]);
 	(void)sd_event_source_unref(m->beat);
 	(void)sd_event_source_unref(m->chores);
@@ -328,6 +326,7 @@ struct mpib_manager *mpib_manager_free(struct mpib_manager *m)
 		(void)close(m->chores_fd);
 	(void)mpib_adopt_free(m->flows.adopt);
 	mpib_flows_done(&m->flows);
+	(void)mpib_policy_free(m->policy);
 	(void)mpib_registry_free(m->registry);
 	(void)mpib_hints_free(m->hints);
 	(void)mpib_journal_free(m->journal);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the parts of the manager: start, stop and events in manager.c, what it tells in
- * manager_status.c, the policy in manager_policy.c. */
+ * manager_status.c, a reload from the signal on in manager_reload.c. */
 #ifndef MPIB_AGENT_MANAGER_IMPL_H
 #define MPIB_AGENT_MANAGER_IMPL_H
 
 #include <systemd/sd-event.h>
-#include <time.h>
 
 #include "agent/clients/admin.h"
 #include "agent/clients/keeper.h"
@@ -27,6 +26,7 @@ struct mpib_manager {
 	struct mpib_journal *journal;
 	struct mpib_registry *registry;
 	struct mpib_hints *hints;
+	struct mpib_policy *policy; /* of the start, until the shares own it */
 	struct mpib_flows flows;
 	struct mpib_keeper *keeper;
 	struct mpib_server *server;
@@ -45,7 +45,6 @@ struct mpib_manager {
 	bool policy_missing; /* the defaults are in force */
 };
 
-uint64_t mpib_manager_clock_usec(clockid_t clock);
 uint64_t mpib_manager_monotonic_usec(void);
 
 /* READY, with the status of now; said again with each beat until the service manager took it. */
@@ -55,8 +54,11 @@ void mpib_manager_update_status(struct mpib_manager *m);
 /* The record that mpibctl asks for; @user is the manager. */
 void mpib_manager_fill_status(void *user, struct mpib_admin_status *ret);
 
+/* SIGHUP. */
+int mpib_manager_on_hangup(sd_event_source *source, const struct signalfd_siginfo *info,
+			   void *user);
 /* Reads the policy file again; see struct mpib_server_ops. */
-int mpib_manager_reload(void *user, struct mpib_flow_change **ret_changes, uint32_t *ret_n,
+int mpib_manager_reload(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
 			struct mpib_cause *cause);
 /* The table never shrinks under jobs: what the file asks for less than that is told, and what is in
  * force is what the policy says from then on. */

@@ -2,24 +2,16 @@
 /* What the daemon says of itself: to the service manager, and to mpibctl. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "agent/base/clock.h"
 #include "agent/daemon/manager_impl.h"
 #include "agent/journal/notify.h"
 #include "agent/policy/config.h"
 
-uint64_t mpib_manager_clock_usec(clockid_t clock)
-{
-	struct timespec now = { 0 };
-
-	(void)clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
-}
-
 uint64_t mpib_manager_monotonic_usec(void)
 {
-	return mpib_manager_clock_usec(CLOCK_MONOTONIC);
+	return mpib_clock_usec(CLOCK_MONOTONIC);
 }
 
 static void format_status(const struct mpib_manager *m, char *buf, size_t size)
@@ -87,9 +79,9 @@ void mpib_manager_fill_status(void *user, struct mpib_admin_status *ret)
 		.unclaimed = mpib_registry_n_unclaimed(m->registry),
 		.policy_missing = m->policy_missing,
 	};
-	ret->config_file =
-		1u + (unsigned int)mpib_config_compare(m->args.config, &m->flows.policy->source,
-						       &ret->config_usec);
+	ret->config_file = 1u + (unsigned int)mpib_config_compare(
+					m->args.config, mpib_shares_source(m->flows.shares),
+					&ret->config_usec);
 	(void)snprintf(ret->unsaved_error, sizeof(ret->unsaved_error), "%.*s",
 		       (int)sizeof(ret->unsaved_error) - 1, m->flows.unsaved.text);
 	(void)snprintf(ret->config, sizeof(ret->config), "%s", m->args.config);

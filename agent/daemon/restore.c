@@ -140,9 +140,9 @@ void mpib_restore(struct mpib_server *server, struct mpib_flows *flows, int dir_
 	struct mpib_cause cause;
 	uint32_t shown;
 
-	if (mpib_overrides_open(dir_fd, dir, &flows->overrides, &cause) < 0)
+	if (mpib_shares_open_overrides(flows->shares, dir_fd, dir, &cause) < 0)
 		mpib_journal_adopt(flows->journal, true, cause.text);
-	mpib_flows_expire(flows);
+	mpib_shares_expire(flows->shares);
 	if (mpib_adopt_open(dir_fd, dir, &flows->adopt, &restore.found) < 0)
 		restore.found.error = -ENOMEM;
 

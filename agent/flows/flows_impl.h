@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between the parts of flows: registrations and policies in flows.c, their ends in flows_ends.c,
- * the state file and what a restart brings back in flows_state.c. */
+/* Between the parts of flows: registrations and their ends in flows.c, the state file and what a
+ * restart brings back in flows_state.c. */
 #ifndef MPIB_AGENT_FLOWS_IMPL_H
 #define MPIB_AGENT_FLOWS_IMPL_H
 
 #include "agent/flows/flows.h"
-
-/* The share of a slot's flow under the policy in force, into slot and table. Returns the share
- * that was there before. */
-uint32_t mpib_flows_apply(struct mpib_flows *flows, uint32_t index);
-/* Frees a slot of the table. */
-void mpib_flows_clear(struct mpib_flows *flows, uint32_t index);
 
 /* Puts a registration into the state file, or has the file say that one is missing. Negative errno
  * where neither works: the registration must not be answered with a slot. */
@@ -18,14 +12,8 @@ int mpib_flows_remember(struct mpib_flows *flows, struct mpib_reg *reg);
 /* Takes a registration out of the state file that had @record there. */
 void mpib_flows_forget(struct mpib_flows *flows, uint32_t record);
 
-/* Ends a registration, also in table and state file. */
-void mpib_flows_drop(struct mpib_flows *flows, struct mpib_reg *reg, const char *why);
-
 /* @reg is back: what was kept for it is not needed any more. */
 void mpib_flows_claim(struct mpib_flows *flows, const struct mpib_reg *reg);
-/* Frees the memory of processes whose end isn't through, and nothing else: the next agent finds in
- * the state file that they are gone. */
-void mpib_flows_forget_ending(struct mpib_flows *flows);
 /* Frees the memory of what is kept, and nothing else. */
 void mpib_flows_forget_unclaimed(struct mpib_flows *flows);
 

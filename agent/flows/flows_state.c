@@ -8,6 +8,8 @@
 
 #define UID_UNKNOWN ((uid_t)-1)
 
+_Static_assert(MPIB_ADOPT_RECORDS_MAX >= MPIB_REGISTRY_MAX, "the state file holds all");
+
 /* ---- saving --------------------------------------------------------------------------------- */
 
 static struct mpib_adopt_record record_of(const struct mpib_flows *flows,
@@ -204,6 +206,7 @@ static int adopt(struct mpib_flows *flows, struct mpib_peer *peer,
 static void settle(struct mpib_flows *flows, struct mpib_reg *reg, uint32_t index)
 {
 	const struct mpib_slot *slot = mpib_registry_slot(flows->registry, reg->slot);
+	const struct mpib_verdict *verdict;
 	uint32_t before;
 
 	reg->record = index;
@@ -214,9 +217,10 @@ static void settle(struct mpib_flows *flows, struct mpib_reg *reg, uint32_t inde
 
 	/* The policy may have changed while no agent ran. */
 	before = mpib_hints_share(flows->hints, reg->slot);
-	(void)mpib_flows_apply(flows, reg->slot);
-	if (before != slot->verdict.share)
-		mpib_journal_hint(flows->journal, reg->slot, slot, before);
+	(void)mpib_shares_apply(flows->shares, reg->slot);
+	verdict = mpib_shares_verdict(flows->shares, reg->slot);
+	if (before != verdict->share)
+		mpib_journal_hint(flows->journal, reg->slot, slot, verdict, before);
 }
 
 int mpib_flows_adopt(struct mpib_flows *flows, struct mpib_peer *peer,
@@ -316,7 +320,7 @@ uint32_t mpib_flows_settle_slots(struct mpib_flows *flows, const uint8_t *releas
 		if (held ? doubt && !has_unknown_holder(slot) : !gone)
 			kept += keep_for_unknown(flows, index);
 		if (!mpib_slot_has_flow(slot))
-			mpib_flows_clear(flows, index);
+			mpib_shares_clear(flows->shares, index);
 	}
 
 	return kept;

@@ -12,6 +12,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "agent/base/clock.h"
 #include "agent/journal/journal_impl.h"
 #include "agent/journal/journal_socket.h"
 
@@ -238,7 +239,7 @@ static void end_window(struct mpib_journal *journal, uint64_t now)
 	if (total) {
 		mpib_entry_start(&entry, MPIB_EVENT_SUPPRESSED, LOG_NOTICE,
 				 "%u more entries within %" PRIu64 " s were not written: %s", total,
-				 (now - journal->window_start) / 1000000u, list);
+				 (now - journal->window_start) / MPIB_CLOCK_SECOND, list);
 		mpib_entry_add(&entry, "MPIB_SUPPRESSED=%u", total);
 		journal->window_start = now;
 		if (!mpib_journal_emit(journal, &entry)) {

@@ -9,8 +9,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent/state/overrides.h"
+#include "agent/base/clock.h"
+#include "agent/policy/policy.h"
 #include "agent/slots/registry.h"
+#include "agent/state/overrides.h"
 
 enum mpib_event {
 	MPIB_EVENT_START,
@@ -31,7 +33,7 @@ enum mpib_event {
 
 /* Length of a window and how many entries it takes: of jobs' events, and of what bad or unlucky
  * clients cause. The unit's own limit is above their sum. */
-#define MPIB_JOURNAL_WINDOW_USEC  (10u * 1000000u)
+#define MPIB_JOURNAL_WINDOW_USEC  (10u * MPIB_CLOCK_SECOND)
 #define MPIB_JOURNAL_BURST_FLOW	  1000u
 #define MPIB_JOURNAL_BURST_CLIENT 50u
 
@@ -67,12 +69,14 @@ void mpib_journal_stop(struct mpib_journal *journal, const char *dir, uint32_t f
 /* Failed start or another end that a person must act on. */
 void mpib_journal_failure(struct mpib_journal *journal, const char *text);
 void mpib_journal_adopt(struct mpib_journal *journal, bool warning, const char *text);
+/* @verdict: what is in force for the slot's flow. */
 void mpib_journal_register(struct mpib_journal *journal, const struct mpib_reg *reg,
-			   const struct mpib_slot *slot);
+			   const struct mpib_slot *slot, const struct mpib_verdict *verdict);
 void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg *reg,
-			     const struct mpib_slot *slot, const char *why);
+			     const struct mpib_slot *slot, const struct mpib_verdict *verdict,
+			     const char *why);
 void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
-		       uint32_t share_before);
+		       const struct mpib_verdict *verdict, uint32_t share_before);
 /* @how is "set", "unset" or "expired"; @usec its time, 0 for no end. */
 void mpib_journal_override(struct mpib_journal *journal, const struct mpib_override *override,
 			   const char *how, uint64_t usec, uid_t uid);

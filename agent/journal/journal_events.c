@@ -6,6 +6,7 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "agent/base/clock.h"
 #include "agent/journal/journal_impl.h"
 #include "common/ipv4.h"
 #include "common/share.h"
@@ -17,16 +18,17 @@ static void add_process(struct mpib_entry *entry, pid_t pid, uid_t uid)
 	mpib_entry_add(entry, "MPIB_UID=%u", uid);
 }
 
-static void add_slot(struct mpib_entry *entry, uint32_t index, const struct mpib_slot *slot)
+static void add_slot(struct mpib_entry *entry, uint32_t index, const struct mpib_slot *slot,
+		     const struct mpib_verdict *verdict)
 {
 	char flow[MPIB_FLOW_TEXT_MAX];
 
 	mpib_entry_add(entry, "MPIB_FLOW=%s", mpib_flow_format(slot->src_be, slot->dst_be, flow));
 	mpib_entry_add(entry, "MPIB_SLOT=%u", index);
-	mpib_entry_add(entry, "MPIB_SHARE=%u", slot->verdict.share);
-	mpib_entry_add(entry, "MPIB_ISLAND_SRC=%s", slot->verdict.src_island);
-	mpib_entry_add(entry, "MPIB_ISLAND_DST=%s", slot->verdict.dst_island);
-	mpib_entry_add(entry, "MPIB_RULE=%s", mpib_rule_name(slot->verdict.rule));
+	mpib_entry_add(entry, "MPIB_SHARE=%u", verdict->share);
+	mpib_entry_add(entry, "MPIB_ISLAND_SRC=%s", verdict->src_island);
+	mpib_entry_add(entry, "MPIB_ISLAND_DST=%s", verdict->dst_island);
+	mpib_entry_add(entry, "MPIB_RULE=%s", mpib_rule_name(verdict->rule));
 }
 
 void mpib_journal_start(struct mpib_journal *journal, const char *dir, const char *config,
@@ -73,7 +75,7 @@ void mpib_journal_adopt(struct mpib_journal *journal, bool warning, const char *
 }
 
 void mpib_journal_register(struct mpib_journal *journal, const struct mpib_reg *reg,
-			   const struct mpib_slot *slot)
+			   const struct mpib_slot *slot, const struct mpib_verdict *verdict)
 {
 	struct mpib_entry entry;
 	char flow[MPIB_FLOW_TEXT_MAX];
@@ -87,17 +89,17 @@ void mpib_journal_register(struct mpib_journal *journal, const struct mpib_reg *
 		"flow %s registered by pid %ld: connection 0x%08x, slot %u, share %u (%s), "
 		"island %s to %s, rule %s",
 		mpib_flow_format(slot->src_be, slot->dst_be, flow), (long)reg->peer->pid,
-		reg->conn_id, reg->slot, slot->verdict.share,
-		mpib_share_format(slot->verdict.share, percent), slot->verdict.src_island,
-		slot->verdict.dst_island, mpib_rule_name(slot->verdict.rule));
-	add_slot(&entry, reg->slot, slot);
+		reg->conn_id, reg->slot, verdict->share, mpib_share_format(verdict->share, percent),
+		verdict->src_island, verdict->dst_island, mpib_rule_name(verdict->rule));
+	add_slot(&entry, reg->slot, slot, verdict);
 	mpib_entry_add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
 	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
 	(void)mpib_journal_emit(journal, &entry);
 }
 
 void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg *reg,
-			     const struct mpib_slot *slot, const char *why)
+			     const struct mpib_slot *slot, const struct mpib_verdict *verdict,
+			     const char *why)
 {
 	struct mpib_entry entry;
 	char flow[MPIB_FLOW_TEXT_MAX];
@@ -109,14 +111,14 @@ void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg
 			 "flow %s deregistered: connection 0x%08x of pid %ld, slot %u, %s; %u left",
 			 mpib_flow_format(slot->src_be, slot->dst_be, flow), reg->conn_id,
 			 (long)reg->peer->pid, reg->slot, why, slot->n_regs - 1);
-	add_slot(&entry, reg->slot, slot);
+	add_slot(&entry, reg->slot, slot, verdict);
 	mpib_entry_add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
 	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
 	(void)mpib_journal_emit(journal, &entry);
 }
 
 void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
-		       uint32_t share_before)
+		       const struct mpib_verdict *verdict, uint32_t share_before)
 {
 	struct mpib_entry entry;
 	char flow[MPIB_FLOW_TEXT_MAX];
@@ -129,10 +131,10 @@ void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struc
 	mpib_entry_start(&entry, MPIB_EVENT_HINT, LOG_NOTICE,
 			 "flow %s share %u (%s) -> %u (%s): slot %u, rule %s",
 			 mpib_flow_format(slot->src_be, slot->dst_be, flow), share_before,
-			 mpib_share_format(share_before, before), slot->verdict.share,
-			 mpib_share_format(slot->verdict.share, after), index,
-			 mpib_rule_name(slot->verdict.rule));
-	add_slot(&entry, index, slot);
+			 mpib_share_format(share_before, before), verdict->share,
+			 mpib_share_format(verdict->share, after), index,
+			 mpib_rule_name(verdict->rule));
+	add_slot(&entry, index, slot, verdict);
 	mpib_entry_add(&entry, "MPIB_SHARE_BEFORE=%u", share_before);
 	(void)mpib_journal_emit(journal, &entry);
 }
@@ -147,7 +149,7 @@ void mpib_journal_override(struct mpib_journal *journal, const struct mpib_overr
 
 	if (usec)
 		(void)snprintf(time, sizeof(time), " for %" PRIu64 " s",
-			       (usec + 999999u) / 1000000u);
+			       (usec + MPIB_CLOCK_SECOND - 1) / MPIB_CLOCK_SECOND);
 	mpib_entry_start(
 		&entry, MPIB_EVENT_OVERRIDE, LOG_NOTICE, "flow %s override %u (%s) %s%s by uid %u",
 		mpib_flow_format(override->src_be, override->dst_be, flow), override->share,

@@ -12,9 +12,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <systemd/sd-daemon.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "agent/base/clock.h"
 #include "common/cleanup.h"
 
 /* False where the manager's queue is full: the caller says it again later. What can't be sent at
@@ -54,14 +54,12 @@ bool mpib_notify_ready(const char *status)
 
 void mpib_notify_reloading(void)
 {
-	struct timespec now = { 0 };
 	char state[96];
 
 	/* The stamp lets a service manager that knows Type=notify-reload tell this reload from an
 	 * older one; others ignore it. */
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
 	(void)snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
-		       (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u);
+		       mpib_clock_usec(CLOCK_MONOTONIC));
 	(void)send_state(state);
 }
 

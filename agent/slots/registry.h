@@ -13,7 +13,6 @@
 
 #include "agent/slots/counter_map.h"
 #include "agent/slots/quota.h"
-#include "agent/policy/policy.h"
 #include "common/mpib_agent_iface.h"
 
 /* Bounds the memory: about 20 MiB when all are used. */
@@ -62,7 +61,7 @@ struct mpib_peer {
 	uint32_t scan_next;
 	uint32_t scan_left;
 	uint8_t look;
-	TAILQ_ENTRY(mpib_peer) ending; /* its end takes several turns (kept by flows.c) */
+	TAILQ_ENTRY(mpib_peer) ending; /* its end takes several turns (kept by flows) */
 	const char *ending_why;
 	bool dead;	/* its registrations are gone; nothing new is taken */
 	bool unclaimed; /* stands for holders of before whose process can't be told */
@@ -92,7 +91,6 @@ struct mpib_slot {
 	struct mpib_counter_bytes rate;	   /* in the latest second, bytes a second */
 	struct mpib_counter_bytes sampled; /* what bytes was then */
 	uint64_t moved_usec;		   /* when bytes grew last, since the epoch; 0: never */
-	struct mpib_verdict verdict;	   /* share in force and why; kept by flows.c */
 };
 
 struct mpib_reg {

@@ -2,8 +2,8 @@
 #include "agent/slots/traffic.h"
 
 #include <errno.h>
-#include <time.h>
 
+#include "agent/base/clock.h"
 #include "common/counters.h"
 
 /* Tables at once, and entries of all: each costs the agent address space, and memory where it is
@@ -24,14 +24,6 @@ enum look {
 	LOOK_REGS, /* at the entries whose place is known */
 	LOOK_SCAN, /* for the others */
 };
-
-static uint64_t clock_usec(clockid_t clock)
-{
-	struct timespec now = { 0 };
-
-	(void)clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
-}
 
 void mpib_traffic_init(struct mpib_traffic *traffic, struct mpib_registry *registry)
 {
@@ -75,7 +67,7 @@ static bool look_at(const struct mpib_traffic *traffic, struct mpib_reg *reg)
 		moved |= sent | received;
 	}
 	if (moved)
-		slot->moved_usec = clock_usec(CLOCK_REALTIME);
+		slot->moved_usec = mpib_clock_usec(CLOCK_REALTIME);
 	return true;
 }
 
@@ -202,7 +194,7 @@ static void rate(struct mpib_slot *slot, uint64_t usec)
 
 static uint32_t make_rates(struct mpib_traffic *traffic, uint32_t budget)
 {
-	uint64_t now = clock_usec(CLOCK_MONOTONIC);
+	uint64_t now = mpib_clock_usec(CLOCK_MONOTONIC);
 
 	if (traffic->next_slot == 0) {
 		traffic->span_usec = traffic->rate_usec ? now - traffic->rate_usec : 0;

@@ -20,6 +20,9 @@
 #define MPIB_ADOPT_MAGIC   0x4D504953u
 #define MPIB_ADOPT_VERSION 1u
 
+/* Registrations that it holds. */
+#define MPIB_ADOPT_RECORDS_MAX 131072u
+
 /* Slot of a record that is no registration but says: registrations are missing here. No table has
  * that slot, so an agent that doesn't know the marker finds a contradiction, and keeps all slots.
  */

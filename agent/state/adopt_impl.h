@@ -6,11 +6,10 @@
 
 #include <sys/types.h>
 
-#include "agent/slots/registry.h"
 #include "agent/state/adopt.h"
 
 /* One for the marker beside those of the registrations. */
-#define MPIB_ADOPT_PLACES (MPIB_REGISTRY_MAX + 1u)
+#define MPIB_ADOPT_PLACES (MPIB_ADOPT_RECORDS_MAX + 1u)
 
 enum mpib_place_state {
 	MPIB_PLACE_FREE = 0,

@@ -127,8 +127,8 @@ static void end_shares(void)
 /* What the agent has set for a flow; it must be possible. */
 static share_set override_in_force(unsigned int flow)
 {
-	const struct mpib_override *o =
-		mpib_overrides_find(world.flows.overrides, world_src(flow), world_dst(flow));
+	const struct mpib_override *o = mpib_overrides_find(
+		mpib_shares_overrides(world.flows.shares), world_src(flow), world_dst(flow));
 	share_set set = o ? 0 : SHARE_NONE;
 
 	for (unsigned int n = 0; o && n < WORLD_SHARES; n++) {
@@ -174,7 +174,7 @@ static void drop_agent(void)
 	world.flows.adopt = mpib_adopt_free(world.flows.adopt);
 	mpib_flows_done(&world.flows);
 	world.flows.registry = mpib_registry_free(world.flows.registry);
-	world.flows.hints = mpib_hints_free(world.flows.hints);
+	world.hints = mpib_hints_free(world.hints);
 	world.up = false;
 }
 
@@ -208,14 +208,17 @@ static int open_agent(void)
 	int r;
 
 	world.flows = (struct mpib_flows){ .journal = journal };
-	r = mpib_hints_open(disk.dir_fd, world.dir, world.ini_slots, &world.flows.hints, &cause);
+	r = mpib_hints_open(disk.dir_fd, world.dir, world.ini_slots, &world.hints, &cause);
 	if (r == 0)
-		r = mpib_registry_new(mpib_hints_entries(world.flows.hints), &world.flows.registry);
+		r = mpib_registry_new(mpib_hints_entries(world.hints), &world.flows.registry);
+	world.flows.hints = world.hints;
+	if (r == 0)
+		r = mpib_shares_new(world.flows.registry, world.hints, journal, make_policy(),
+				    &world.flows.shares);
 	if (r == 0)
 		r = open_server();
 	if (r < 0)
 		return r;
-	world.flows.policy = make_policy();
 	mpib_restore(&server, &world.flows, disk.dir_fd, world.dir);
 	return 0;
 }
@@ -249,9 +252,9 @@ void world_tick(void)
 	struct mpib_cause cause;
 
 	world_serve();
-	mpib_hints_beat(world.flows.hints);
-	if (!mpib_hints_is_current(world.flows.hints, disk.dir_fd) &&
-	    mpib_hints_remake(world.flows.hints, disk.dir_fd, &cause) == 0 && !disk.frozen) {
+	mpib_hints_beat(world.hints);
+	if (!mpib_hints_is_current(world.hints, disk.dir_fd) &&
+	    mpib_hints_remake(world.hints, disk.dir_fd, &cause) == 0 && !disk.frozen) {
 		world.table_due = false;
 		/* Clients that connect again map the table again. */
 		for (unsigned int n = 0; n < WORLD_PROCS; n++) {
@@ -259,7 +262,7 @@ void world_tick(void)
 				world_disconnect(&world.procs[n]);
 		}
 	}
-	(void)mpib_overrides_check(world.flows.overrides, &cause);
+	(void)mpib_shares_check_overrides(world.flows.shares, &cause);
 	mpib_flows_save(&world.flows);
 	if (disk.frozen || disk.hit || disk.full || disk.broken)
 		return;
@@ -327,14 +330,14 @@ void world_reload(void)
 	struct mpib_cause cause;
 
 	begin_shares(world.ini_share);
-	if (mpib_hints_grow(world.flows.hints, policy->slots, &cause) < 0) {
+	if (mpib_hints_grow(world.hints, policy->slots, &cause) < 0) {
 		(void)mpib_policy_free(policy);
 		if (!disk.frozen)
 			end_shares();
 		return;
 	}
-	mpib_registry_grow(world.flows.registry, mpib_hints_entries(world.flows.hints));
-	(void)mpib_flows_set_policy(&world.flows, policy, NULL);
+	mpib_registry_grow(world.flows.registry, mpib_hints_entries(world.hints));
+	(void)mpib_shares_set_policy(world.flows.shares, policy, NULL);
 	if (disk.frozen)
 		return;
 	world.policy_share = world.ini_share;
@@ -349,7 +352,7 @@ void world_override(unsigned int flow, bool set, unsigned int share)
 		.share = world_share(share),
 	};
 	share_set wanted = set ? (share_set)(1u << share) : SHARE_NONE;
-	struct mpib_flow_change change;
+	struct mpib_share_change change;
 	share_set before;
 	struct mpib_cause cause;
 	int r;
@@ -357,10 +360,10 @@ void world_override(unsigned int flow, bool set, unsigned int share)
 	world.override[flow] |= wanted;
 	world.shown[flow] |= world_possible(flow, world.policy_share);
 	if (set)
-		r = mpib_flows_set(&world.flows, &override, &change, &cause);
+		r = mpib_shares_set(world.flows.shares, &override, &change, &cause);
 	else
-		r = mpib_flows_unset(&world.flows, override.src_be, override.dst_be, 0, &change,
-				     &cause);
+		r = mpib_shares_unset(world.flows.shares, override.src_be, override.dst_be, 0,
+				      &change, &cause);
 	if (disk.frozen)
 		return;
 	/* One that couldn't be set isn't in force, though the file may have it for a while; one

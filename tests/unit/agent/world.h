@@ -47,6 +47,7 @@ struct world {
 	char dir[TEMPDIR_MAX];
 	bool verbose; /* MPIB_TEST_VERBOSE */
 	bool up;
+	struct mpib_hints *hints;
 	struct mpib_flows flows;
 	struct world_proc procs[WORLD_PROCS];
 	uint64_t n_started; /* processes so far */

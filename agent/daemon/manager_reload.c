@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A reload: from the signal, or mpibctl, to the shares (flows/shares.c), which write them into the
+ * table (state/hints.c). */
 #include <errno.h>
 
+#include "agent/base/clock.h"
 #include "agent/daemon/manager_impl.h"
 #include "agent/journal/notify.h"
 #include "agent/policy/config.h"
@@ -23,7 +26,7 @@ void mpib_manager_settle_slots(struct mpib_manager *m, struct mpib_policy *polic
 	policy->slots = entries;
 }
 
-static int load_policy(struct mpib_manager *m, struct mpib_flow_change **ret_changes,
+static int load_policy(struct mpib_manager *m, struct mpib_share_change **ret_changes,
 		       uint32_t *ret_n, struct mpib_cause *cause)
 {
 	struct mpib_policy *policy = NULL;
@@ -47,12 +50,12 @@ static int load_policy(struct mpib_manager *m, struct mpib_flow_change **ret_cha
 	mpib_registry_grow(m->registry, mpib_hints_entries(m->hints));
 	mpib_manager_settle_slots(m, policy);
 	m->policy_missing = false;
-	*ret_n = mpib_flows_set_policy(&m->flows, policy, ret_changes);
-	m->policy_usec = mpib_manager_clock_usec(CLOCK_REALTIME);
+	*ret_n = mpib_shares_set_policy(m->flows.shares, policy, ret_changes);
+	m->policy_usec = mpib_clock_usec(CLOCK_REALTIME);
 	return 0;
 }
 
-int mpib_manager_reload(void *user, struct mpib_flow_change **ret_changes, uint32_t *ret_n,
+int mpib_manager_reload(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
 			struct mpib_cause *cause)
 {
 	struct mpib_manager *m = user;
@@ -74,6 +77,17 @@ int mpib_manager_reload(void *user, struct mpib_flow_change **ret_changes, uint3
 
 	mpib_manager_tell_ready(m);
 	return r;
+}
+
+int mpib_manager_on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *user)
+{
+	struct mpib_cause cause;
+	uint32_t n = 0;
+
+	(void)source;
+	(void)info;
+	(void)mpib_manager_reload(user, NULL, &n, &cause);
+	return 0;
 }
 
 void mpib_manager_tell_missing(const struct mpib_manager *m)

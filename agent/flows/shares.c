@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/flows/shares.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/clock.h"
+#include "agent/policy/config.h"
+#include "common/ipv4.h"
+
+struct mpib_shares {
+	struct mpib_registry *registry; /* asked which slots have which flow */
+	struct mpib_hints *hints;
+	struct mpib_journal *journal;
+	struct mpib_policy *policy;
+	struct mpib_overrides *overrides; /* NULL: nothing can be set */
+	char *text;			  /* made when asked for; NULL: not made */
+	uint32_t text_version;
+	struct mpib_verdict verdicts[MPIB_HINT_ENTRIES_MAX]; /* of each slot; pages that nobody
+							      * touches cost nothing */
+};
+
+int mpib_shares_new(struct mpib_registry *registry, struct mpib_hints *hints,
+		    struct mpib_journal *journal, struct mpib_policy *policy,
+		    struct mpib_shares **ret)
+{
+	struct mpib_shares *shares = calloc(1, sizeof(*shares));
+
+	if (!shares) {
+		(void)mpib_policy_free(policy);
+		return -ENOMEM;
+	}
+
+	shares->registry = registry;
+	shares->hints = hints;
+	shares->journal = journal;
+	shares->policy = policy;
+	*ret = shares;
+	return 0;
+}
+
+static void drop_text(struct mpib_shares *shares)
+{
+	free(shares->text);
+	shares->text = NULL;
+	shares->text_version++;
+}
+
+struct mpib_shares *mpib_shares_free(struct mpib_shares *shares)
+{
+	if (!shares)
+		return NULL;
+
+	drop_text(shares);
+	(void)mpib_policy_free(shares->policy);
+	(void)mpib_overrides_free(shares->overrides);
+	free(shares);
+	return NULL;
+}
+
+static const struct mpib_override *find_override(const struct mpib_shares *shares, uint32_t src_be,
+						 uint32_t dst_be)
+{
+	return shares->overrides ? mpib_overrides_find(shares->overrides, src_be, dst_be) : NULL;
+}
+
+static void match(const struct mpib_shares *shares, uint32_t src_be, uint32_t dst_be,
+		  struct mpib_verdict *ret)
+{
+	const struct mpib_override *override = find_override(shares, src_be, dst_be);
+
+	mpib_policy_match(shares->policy, src_be, dst_be, ret);
+	if (!override)
+		return;
+
+	ret->rule = MPIB_RULE_OVERRIDE;
+	ret->share = override->share;
+	ret->line = 0;
+}
+
+/* ---- one slot ------------------------------------------------------------------------------- */
+
+uint32_t mpib_shares_apply(struct mpib_shares *shares, uint32_t index)
+{
+	const struct mpib_slot *slot = mpib_registry_slot(shares->registry, index);
+	struct mpib_verdict *verdict = &shares->verdicts[index];
+	uint32_t before = verdict->share;
+
+	match(shares, slot->src_be, slot->dst_be, verdict);
+	mpib_hints_set(shares->hints, index, verdict->share, slot->src_be, slot->dst_be);
+	return before;
+}
+
+void mpib_shares_clear(struct mpib_shares *shares, uint32_t index)
+{
+	memset(&shares->verdicts[index], 0, sizeof(shares->verdicts[index]));
+	mpib_hints_set(shares->hints, index, 0, 0, 0);
+}
+
+const struct mpib_verdict *mpib_shares_verdict(const struct mpib_shares *shares, uint32_t index)
+{
+	return &shares->verdicts[index];
+}
+
+/* ---- the policy ----------------------------------------------------------------------------- */
+
+uint32_t mpib_shares_set_policy(struct mpib_shares *shares, struct mpib_policy *policy,
+				struct mpib_share_change **ret_changes)
+{
+	uint32_t entries = mpib_registry_entries(shares->registry);
+	struct mpib_share_change *changes = NULL;
+	uint32_t n_changed = 0;
+
+	(void)mpib_policy_free(shares->policy);
+	shares->policy = policy;
+	drop_text(shares);
+	if (ret_changes)
+		changes = calloc(entries, sizeof(*changes));
+
+	for (uint32_t index = 0; index < entries; index++) {
+		const struct mpib_slot *slot = mpib_registry_slot(shares->registry, index);
+		uint32_t before;
+
+		if (!mpib_slot_has_flow(slot))
+			continue;
+
+		before = mpib_shares_apply(shares, index);
+		if (before == shares->verdicts[index].share)
+			continue;
+
+		mpib_journal_hint(shares->journal, index, slot, &shares->verdicts[index], before);
+		if (changes)
+			changes[n_changed] = (struct mpib_share_change){
+				.slot = index,
+				.src_be = slot->src_be,
+				.dst_be = slot->dst_be,
+				.before = before,
+				.after = shares->verdicts[index].share,
+			};
+		n_changed++;
+	}
+
+	if (ret_changes)
+		*ret_changes = changes;
+	return n_changed;
+}
+
+struct mpib_policy_source *mpib_shares_source(struct mpib_shares *shares)
+{
+	return &shares->policy->source;
+}
+
+void mpib_shares_judge(const struct mpib_shares *shares, uint32_t src_be, uint32_t dst_be,
+		       struct mpib_candidate ret_candidates[MPIB_RULE_MAX],
+		       struct mpib_verdict *ret)
+{
+	mpib_policy_candidates(shares->policy, src_be, dst_be, ret_candidates);
+	match(shares, src_be, dst_be, ret);
+	if (ret->rule == MPIB_RULE_OVERRIDE)
+		ret_candidates[MPIB_RULE_OVERRIDE] = (struct mpib_candidate){ true, ret->share, 0 };
+}
+
+/* Seconds of @usec, and the one that has begun. */
+static uint64_t seconds_up(uint64_t usec)
+{
+	return (usec + MPIB_CLOCK_SECOND - 1) / MPIB_CLOCK_SECOND;
+}
+
+/* As comments: a policy file can't hold them. */
+static void print_overrides(const struct mpib_shares *shares, FILE *out)
+{
+	uint64_t now = mpib_clock_usec(CLOCK_BOOTTIME);
+	uint32_t count = shares->overrides ? mpib_overrides_count(shares->overrides) : 0;
+
+	for (uint32_t n = 0; n < count; n++) {
+		const struct mpib_override *o = mpib_overrides_at(shares->overrides, n);
+		char flow[MPIB_FLOW_TEXT_MAX];
+
+		(void)fprintf(out, "%s; set by uid %u: %s share = %u", n ? "" : "\n", o->uid,
+			      mpib_flow_format(o->src_be, o->dst_be, flow), o->share);
+		if (o->until_usec)
+			(void)fprintf(out, ", for another %" PRIu64 " s",
+				      o->until_usec > now ? seconds_up(o->until_usec - now) : 0);
+		(void)fputc('\n', out);
+	}
+}
+
+const char *mpib_shares_text(struct mpib_shares *shares, uint32_t *ret_version)
+{
+	size_t len = 0;
+	FILE *memory;
+
+	if (!shares->text) {
+		memory = open_memstream(&shares->text, &len);
+		if (!memory)
+			return NULL;
+		mpib_config_print(shares->policy, memory);
+		print_overrides(shares, memory);
+		if (fclose(memory)) {
+			drop_text(shares);
+			return NULL;
+		}
+	}
+
+	*ret_version = shares->text_version;
+	return shares->text;
+}
+
+/* ---- what a person set ---------------------------------------------------------------------- */
+
+int mpib_shares_open_overrides(struct mpib_shares *shares, int dir_fd, const char *dir,
+			       struct mpib_cause *cause)
+{
+	return mpib_overrides_open(dir_fd, dir, &shares->overrides, cause);
+}
+
+void mpib_shares_move_overrides(struct mpib_shares *shares, int dir_fd)
+{
+	if (shares->overrides)
+		mpib_overrides_move(shares->overrides, dir_fd);
+}
+
+int mpib_shares_check_overrides(struct mpib_shares *shares, struct mpib_cause *cause)
+{
+	return shares->overrides ? mpib_overrides_check(shares->overrides, cause) : 0;
+}
+
+const struct mpib_overrides *mpib_shares_overrides(const struct mpib_shares *shares)
+{
+	return shares->overrides;
+}
+
+/* The share of one flow anew, after its override came or went; @before: that in force so far. */
+static int reapply(struct mpib_shares *shares, uint32_t src_be, uint32_t dst_be, uint32_t before,
+		   struct mpib_share_change *ret_change)
+{
+	struct mpib_slot *slot = mpib_registry_find_flow(shares->registry, src_be, dst_be);
+	struct mpib_verdict verdict;
+
+	drop_text(shares);
+	match(shares, src_be, dst_be, &verdict);
+	*ret_change = (struct mpib_share_change){
+		.slot = slot ? mpib_registry_slot_index(shares->registry, slot) : UINT32_MAX,
+		.src_be = src_be,
+		.dst_be = dst_be,
+		.before = before,
+		.after = verdict.share,
+	};
+
+	if (slot) {
+		(void)mpib_shares_apply(shares, ret_change->slot);
+		if (before != verdict.share)
+			mpib_journal_hint(shares->journal, ret_change->slot, slot, &verdict,
+					  before);
+	}
+	return before != verdict.share;
+}
+
+int mpib_shares_set(struct mpib_shares *shares, const struct mpib_override *override,
+		    struct mpib_share_change *ret_change, struct mpib_cause *cause)
+{
+	uint64_t now = mpib_clock_usec(CLOCK_BOOTTIME);
+	struct mpib_verdict before;
+	int r;
+
+	if (!shares->overrides)
+		return mpib_cause_set(cause, -ENOMEM, "the agent is out of memory");
+
+	match(shares, override->src_be, override->dst_be, &before);
+	r = mpib_overrides_set(shares->overrides, override, cause);
+	if (r < 0)
+		return r;
+
+	mpib_journal_override(shares->journal, override, "set",
+			      override->until_usec > now ? override->until_usec - now : 0,
+			      override->uid);
+	return reapply(shares, override->src_be, override->dst_be, before.share, ret_change);
+}
+
+static int end_override(struct mpib_shares *shares, uint32_t src_be, uint32_t dst_be,
+			const char *how, uid_t uid, struct mpib_share_change *ret_change,
+			struct mpib_cause *cause)
+{
+	const struct mpib_override *there = find_override(shares, src_be, dst_be);
+	struct mpib_override copy;
+	int saved;
+	int r;
+
+	if (!there)
+		return mpib_cause_set(cause, -ENOENT, "no share is set for this flow");
+
+	copy = *there;
+	saved = mpib_overrides_unset(shares->overrides, src_be, dst_be, cause);
+	if (saved < 0)
+		mpib_journal_adopt(shares->journal, true, cause->text);
+	mpib_journal_override(shares->journal, &copy, how, 0, uid);
+	r = reapply(shares, src_be, dst_be, copy.share, ret_change);
+	return saved < 0 ? saved : r;
+}
+
+int mpib_shares_unset(struct mpib_shares *shares, uint32_t src_be, uint32_t dst_be, uid_t uid,
+		      struct mpib_share_change *ret_change, struct mpib_cause *cause)
+{
+	return end_override(shares, src_be, dst_be, "unset", uid, ret_change, cause);
+}
+
+void mpib_shares_expire(struct mpib_shares *shares)
+{
+	const struct mpib_override *over;
+	struct mpib_share_change change;
+	struct mpib_cause cause;
+
+	while (shares->overrides &&
+	       (over = mpib_overrides_expired(shares->overrides, mpib_clock_usec(CLOCK_BOOTTIME))))
+		(void)end_override(shares, over->src_be, over->dst_be, "expired", over->uid,
+				   &change, &cause);
+}
+
+uint32_t mpib_shares_seconds_left(const struct mpib_shares *shares,
+				  const struct mpib_verdict *verdict, uint32_t src_be,
+				  uint32_t dst_be)
+{
+	const struct mpib_override *override = NULL;
+	uint64_t now = mpib_clock_usec(CLOCK_BOOTTIME);
+
+	if (verdict->rule == MPIB_RULE_OVERRIDE)
+		override = find_override(shares, src_be, dst_be);
+	if (!override || !override->until_usec)
+		return 0;
+	if (override->until_usec <= now)
+		return 1;
+	return (uint32_t)seconds_up(override->until_usec - now);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which share is in force for a flow, and why: the policy, what a person set above it, and the
+ * table that jobs read. The one who decides, and the only one who writes slots of the table; who
+ * holds a slot is the registry's matter. One thread. */
+#ifndef MPIB_AGENT_SHARES_H
+#define MPIB_AGENT_SHARES_H
+
+#include <stdint.h>
+
+#include "agent/base/cause.h"
+#include "agent/journal/journal.h"
+#include "agent/policy/policy.h"
+#include "agent/slots/registry.h"
+#include "agent/state/hints.h"
+#include "agent/state/overrides.h"
+
+struct mpib_shares;
+
+/* One share that changed. */
+struct mpib_share_change {
+	uint32_t slot; /* UINT32_MAX: nobody registered the flow */
+	uint32_t src_be;
+	uint32_t dst_be;
+	uint32_t before;
+	uint32_t after;
+};
+
+/* Takes @policy over, also on failure. The rest is borrowed, and outlives it. -ENOMEM. */
+int mpib_shares_new(struct mpib_registry *registry, struct mpib_hints *hints,
+		    struct mpib_journal *journal, struct mpib_policy *policy,
+		    struct mpib_shares **ret);
+struct mpib_shares *mpib_shares_free(struct mpib_shares *shares);
+
+/* ---- one slot ---- */
+
+/* The share of the flow of slot @index as of now, into the table. Returns the one that was in force
+ * before, 0 for a new flow. */
+uint32_t mpib_shares_apply(struct mpib_shares *shares, uint32_t index);
+/* Frees the slot in the table. */
+void mpib_shares_clear(struct mpib_shares *shares, uint32_t index);
+/* What mpib_shares_apply() found last, all 0 after mpib_shares_clear(). */
+const struct mpib_verdict *mpib_shares_verdict(const struct mpib_shares *shares, uint32_t index);
+
+/* ---- the policy ---- */
+
+/* Takes @policy over and writes the shares of all flows. Where @ret_changes is not NULL it gets an
+ * array of *ret_n for the caller to free (NULL where memory is out or nothing changed). Returns how
+ * many changed. */
+uint32_t mpib_shares_set_policy(struct mpib_shares *shares, struct mpib_policy *policy,
+				struct mpib_share_change **ret_changes);
+/* The file of the policy in force. */
+struct mpib_policy_source *mpib_shares_source(struct mpib_shares *shares);
+/* What each rule says about a flow and which one is in force. */
+void mpib_shares_judge(const struct mpib_shares *shares, uint32_t src_be, uint32_t dst_be,
+		       struct mpib_candidate ret_candidates[MPIB_RULE_MAX],
+		       struct mpib_verdict *ret);
+/* What is in force as a text, the shares' own until it changes (*ret_version differs then). NULL
+ * where memory is out. */
+const char *mpib_shares_text(struct mpib_shares *shares, uint32_t *ret_version);
+
+/* ---- what a person set ---- */
+
+/* Reads what an earlier agent left in @dir_fd; see mpib_overrides_open(). Without it, nothing can
+ * be set. */
+int mpib_shares_open_overrides(struct mpib_shares *shares, int dir_fd, const char *dir,
+			       struct mpib_cause *cause);
+/* See mpib_overrides_move() and mpib_overrides_check(). */
+void mpib_shares_move_overrides(struct mpib_shares *shares, int dir_fd);
+int mpib_shares_check_overrides(struct mpib_shares *shares, struct mpib_cause *cause);
+
+/* Sets the share of a flow, above the policy. 1 where the share in force changed, 0 where it
+ * didn't, or a negative errno with @cause. */
+int mpib_shares_set(struct mpib_shares *shares, const struct mpib_override *override,
+		    struct mpib_share_change *ret_change, struct mpib_cause *cause);
+/* Ends it, in the name of @uid. -ENOENT where none is set. */
+int mpib_shares_unset(struct mpib_shares *shares, uint32_t src_be, uint32_t dst_be, uid_t uid,
+		      struct mpib_share_change *ret_change, struct mpib_cause *cause);
+/* Ends those whose time is over; called about once a second. */
+void mpib_shares_expire(struct mpib_shares *shares);
+/* What is left of the time of a flow's override, at least a second; 0 where it has no end or
+ * @verdict is another rule's. */
+uint32_t mpib_shares_seconds_left(const struct mpib_shares *shares,
+				  const struct mpib_verdict *verdict, uint32_t src_be,
+				  uint32_t dst_be);
+
+/* For tests. */
+const struct mpib_overrides *mpib_shares_overrides(const struct mpib_shares *shares);
+
+#endif
