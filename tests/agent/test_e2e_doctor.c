@@ -1,152 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mpibctl doctor over a made-up sysfs: a healthy node first, then one fault at a time. */
-#include <fcntl.h>
+/* mpibctl doctor over a made-up node: a healthy one first, then one fault at a time. */
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "tests/agent/harness/fresh.h"
-
-#define CTL_OK	      0
-#define CTL_FAIL      1
-#define CTL_WARN      5
-#define CTL_USAGE     2
-#define CTL_FORBIDDEN 4
-
-static char root[TEMPDIR_MAX + 16];
-
-static void put(const char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(const char *text, const char *format, ...)
-{
-	char path[512];
-	size_t len = (size_t)snprintf(path, sizeof(path), "%s", root);
-	va_list args;
-	FILE *file;
-
-	va_start(args, format);
-	(void)vsnprintf(path + len, sizeof(path) - len, format, args);
-	va_end(args);
-	for (char *p = path + 1; (p = strchr(p, '/')); p++) {
-		*p = '\0';
-		(void)mkdir(path, 0755);
-		*p = '/';
-	}
-	file = fopen(path, "we");
-	assert_non_null(file);
-	(void)fputs(text, file);
-	assert_int_equal(fclose(file), 0);
-}
-
-static void put_device(const char *name, unsigned int number, const char *netdev, const char *gid,
-		       const char *mtu)
-{
-	char link[TEMPDIR_MAX + 128];
-	char pci[64];
-
-	put("4: ACTIVE\n", "/sys/class/infiniband/%s/ports/1/state", name);
-	put("5: LinkUp\n", "/sys/class/infiniband/%s/ports/1/phys_state", name);
-	put("100 Gb/sec (4X EDR)\n", "/sys/class/infiniband/%s/ports/1/rate", name);
-	put("Ethernet\n", "/sys/class/infiniband/%s/ports/1/link_layer", name);
-	put("fe80:0000:0000:0000:5054:00ff:fe12:3456\n", "/sys/class/infiniband/%s/ports/1/gids/0",
-	    name);
-	put("RoCE v2\n", "/sys/class/infiniband/%s/ports/1/gid_attrs/types/0", name);
-	put(gid, "/sys/class/infiniband/%s/ports/1/gids/2", name);
-	put("IB/RoCE v1\n", "/sys/class/infiniband/%s/ports/1/gid_attrs/types/2", name);
-	put(gid, "/sys/class/infiniband/%s/ports/1/gids/3", name);
-	put("RoCE v2\n", "/sys/class/infiniband/%s/ports/1/gid_attrs/types/3", name);
-	put(netdev, "/sys/class/infiniband/%s/ports/1/gid_attrs/ndevs/3", name);
-	put(mtu, "/sys/class/net/%s/mtu", netdev);
-	put("up\n", "/sys/class/net/%s/operstate", netdev);
-	put(name, "/sys/class/infiniband_verbs/uverbs%u/ibdev", number);
-	put("", "/dev/infiniband/uverbs%u", number);
-	(void)snprintf(pci, sizeof(pci), "../../../devices/0000:%02x:00.0", number + 1);
-	put("0\n", "/sys/devices/0000:%02x:00.0/numa_node", number + 1);
-	(void)snprintf(link, sizeof(link), "%s/sys/class/infiniband/%s/device", root, name);
-	assert_int_equal(symlink(pci, link), 0);
-}
-
-/* The kernel's table of routes, in its numbers: SOUT's network is 10.0.1.0/24 and SUP's 10.9.1.0
- * with @sup_mask; where @gateway is not NULL it leads on from SUP. */
-static void put_routes(const char *sup_mask, const char *gateway)
-{
-	char text[512];
-	int len = snprintf(text, sizeof(text),
-			   "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\n"
-			   "eth0\t00000000\tFE01000A\t0003\t0\t0\t0\t00000000\t0\n"
-			   "eth0\t0001000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\n"
-			   "eth1\t0001090A\t00000000\t0001\t0\t0\t0\t%s\t0\n",
-			   sup_mask);
-
-	if (gateway)
-		(void)snprintf(text + len, sizeof(text) - (size_t)len,
-			       "eth1\t0000090A\t%s\t0003\t0\t0\t0\t0000FFFF\t0\n", gateway);
-	put(text, "/proc/net/route");
-}
-
-/* A healthy node, and the environment of a job on it. */
-static void make_node(void)
-{
-	char path[TEMPDIR_MAX + 32];
-
-	put_device("mlx5_1", 0, "eth0", "0000:0000:0000:0000:0000:ffff:0a00:0101\n", "9000\n");
-	put_device("mlx5_11", 1, "eth1", "0000:0000:0000:0000:0000:ffff:0a09:0101\n", "9000\n");
-	put_routes("00FFFFFF", NULL);
-	put("\177ELF\2", "/lib/libnccl-net-mpib.so");
-	put("\177ELF\2", "/lib/libibverbs.so.1");
-	(void)snprintf(path, sizeof(path), "%s/lib", root);
-	(void)setenv("LD_LIBRARY_PATH", path, 1);
-	(void)setenv("MPIB_HCA_SOUT", "mlx5_1", 1);
-	(void)setenv("MPIB_HCA_SUP", "mlx5_11:1", 1);
-	(void)setenv("MPIB_MODE", "1", 1);
-	(void)setenv("NCCL_NET_PLUGIN", "mpib", 1);
-}
-
-static void remove_node(void)
-{
-	static const char *const names[] = { "LD_LIBRARY_PATH",	    "MPIB_HCA_SOUT",
-					     "MPIB_HCA_SUP",	    "MPIB_MODE",
-					     "NCCL_NET_PLUGIN",	    "NCCL_NET",
-					     "NCCL_IB_HCA",	    "MPIB_IB_GID_INDEX",
-					     "MPIB_AGENT_OPTIONAL", "MPIB_ISLAND_PREFIX_LEN" };
-
-	for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++)
-		(void)unsetenv(names[n]);
-	tempdir_remove(root);
-}
-
-static int set_up(void **state)
-{
-	(void)agent_set_up(state);
-	(void)snprintf(root, sizeof(root), "%s/root", agent.base);
-	remove_node();
-	make_node();
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	remove_node();
-	return agent_tear_down(state);
-}
-
-static char *doctor(int wanted)
-{
-	return agent_ctl_words(&agent, wanted, "--json", "--root", root, "doctor", NULL);
-}
-
-/* The memlock limit of whoever runs the tests is not a fault of the node; root isn't bound. */
-static int healthy(void)
-{
-	struct rlimit limit;
-
-	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
-	if (geteuid() == 0 || limit.rlim_cur == RLIM_INFINITY)
-		return CTL_OK;
-	return limit.rlim_cur < 64u << 20 ? CTL_FAIL : CTL_WARN;
-}
+#include "tests/agent/harness/node.h"
 
 static void a_healthy_node_is_ok(void **state)
 {
@@ -154,7 +11,7 @@ static void a_healthy_node_is_ok(void **state)
 
 	(void)state;
 	agent_start(&agent);
-	out = doctor(healthy());
+	out = node_doctor(node_healthy());
 	assert_non_null(strstr(out,
 			       "\"check\": \"SOUT mlx5_1:1\", \"found\": \"4: ACTIVE, Ethernet, "
 			       "100 Gb/sec (4X EDR)\""));
@@ -232,7 +89,7 @@ static void each_fault_is_named_with_its_cure(void **state)
 		{ NULL, NULL, "MPIB_IB_GID_INDEX", "2", CTL_FAIL, "at index 2" },
 	};
 
-	if (healthy() != CTL_OK) {
+	if (node_healthy() != CTL_OK) {
 		print_message("needs root, or unlimited memlock: the exit code tells one fault\n");
 		skip();
 	}
@@ -241,14 +98,14 @@ static void each_fault_is_named_with_its_cure(void **state)
 		char *out;
 
 		if (rows[n].file)
-			put(rows[n].text, "%s", rows[n].file);
+			node_put(rows[n].text, "%s", rows[n].file);
 		if (rows[n].variable)
 			(void)setenv(rows[n].variable, rows[n].value, 1);
-		out = doctor(rows[n].code);
+		out = node_doctor(rows[n].code);
 		harness_expect(out, rows[n].part);
 
-		remove_node();
-		make_node();
+		node_remove();
+		node_make();
 	}
 }
 
@@ -257,16 +114,16 @@ static void a_sup_network_smaller_than_the_island_is_told(void **state)
 {
 	(void)state;
 	agent_start(&agent);
-	put_routes("C0FFFFFF", NULL);
-	harness_expect(doctor(healthy() == CTL_FAIL ? CTL_FAIL : CTL_WARN),
+	node_put_routes("C0FFFFFF", NULL);
+	harness_expect(node_doctor(node_healthy() == CTL_FAIL ? CTL_FAIL : CTL_WARN),
 		       "SUP of mlx5_1:1+mlx5_11:1 is in 10.9.1.0/26 on eth1, which is smaller than "
 		       "the island 10.0.1.0/24");
-	put_routes("C0FFFFFF", "3E01090A"); /* a gateway leads on */
-	free(doctor(healthy()));
-	put_routes("C0FFFFFF", NULL);
+	node_put_routes("C0FFFFFF", "3E01090A"); /* a gateway leads on */
+	free(node_doctor(node_healthy()));
+	node_put_routes("C0FFFFFF", NULL);
 	(void)setenv("MPIB_MODE", "0", 1);
 	(void)setenv("MPIB_ISLAND_PREFIX_LEN", "26", 1); /* as small as the network */
-	free(doctor(healthy()));
+	free(node_doctor(node_healthy()));
 }
 
 static void islands_of_the_job_and_of_the_agent_are_compared(void **state)
@@ -296,7 +153,9 @@ static void islands_of_the_job_and_of_the_agent_are_compared(void **state)
 	for (size_t n = 0; n < sizeof(rows) / sizeof(rows[0]); n++) {
 		agent_write_ini(&agent, rows[n].ini);
 		agent_start(&agent);
-		harness_expect(doctor(rows[n].warns && healthy() == CTL_OK ? CTL_WARN : healthy()),
+		harness_expect(node_doctor(rows[n].warns && node_healthy() == CTL_OK
+						   ? CTL_WARN
+						   : node_healthy()),
 			       rows[n].part);
 		assert_int_equal(agent_stop(&agent, SIGTERM), 0);
 	}
@@ -305,19 +164,19 @@ static void islands_of_the_job_and_of_the_agent_are_compared(void **state)
 static void without_an_agent_it_depends_on_the_mode(void **state)
 {
 	(void)state;
-	harness_expect(doctor(CTL_FAIL), "\"check\": \"agent\", \"found\": \"none serves ");
+	harness_expect(node_doctor(CTL_FAIL), "\"check\": \"agent\", \"found\": \"none serves ");
 	(void)setenv("MPIB_MODE", "0", 1);
-	harness_expect(doctor(healthy()), "MPIB_MODE is not 1, so none is needed");
+	harness_expect(node_doctor(node_healthy()), "MPIB_MODE is not 1, so none is needed");
 	(void)setenv("MPIB_MODE", "1", 1);
 	(void)setenv("MPIB_AGENT_OPTIONAL", "1", 1);
-	if (healthy() == CTL_OK)
-		harness_expect(doctor(CTL_WARN), "systemctl start mpib-agentd");
+	if (node_healthy() == CTL_OK)
+		harness_expect(node_doctor(CTL_WARN), "systemctl start mpib-agentd");
 }
 
 static void a_small_memlock_limit_is_told(void **state)
 {
 	struct rlimit small = { .rlim_cur = 64 << 10 };
-	const char *args[] = { "--json", "--root", root, "doctor", NULL };
+	const char *args[] = { "--json", "--root", node_root, "doctor", NULL };
 	char *out = NULL;
 	struct rlimit before;
 
@@ -345,7 +204,7 @@ static void one_port_may_be_both_rails_in_mode_0(void **state)
 	agent_start(&agent);
 	(void)setenv("MPIB_MODE", "0", 1);
 	(void)setenv("MPIB_HCA_SUP", "mlx5_1", 1);
-	harness_expect(doctor(healthy() == CTL_FAIL ? CTL_FAIL : CTL_WARN),
+	harness_expect(node_doctor(node_healthy() == CTL_FAIL ? CTL_FAIL : CTL_WARN),
 		       "\"level\": \"WARN\", \"check\": \"rails\", \"found\": \"both rails are "
 		       "mlx5_1:1, which MPIB_MODE=1 refuses\"");
 }
@@ -357,8 +216,9 @@ static void env_lists_every_setting_with_its_origin(void **state)
 	(void)state;
 	agent_start(&agent);
 	(void)setenv("NCCL_IB_TIMEOUT", "20", 1);
-	put("# NCCL's file\nNCCL_IB_RETRY_CNT=5\nNCCL_IB_TIMEOUT=19\n", "/etc/nccl.conf");
-	out = agent_ctl_words(&agent, healthy(), "--json", "--root", root, "--env", "doctor", NULL);
+	node_put("# NCCL's file\nNCCL_IB_RETRY_CNT=5\nNCCL_IB_TIMEOUT=19\n", "/etc/nccl.conf");
+	out = agent_ctl_words(&agent, node_healthy(), "--json", "--root", node_root, "--env",
+			      "doctor", NULL);
 	(void)unsetenv("NCCL_IB_TIMEOUT");
 
 	assert_non_null(strstr(out, "\"check\": \"MPIB_MODE\", \"found\": \"1, set\""));
@@ -369,262 +229,22 @@ static void env_lists_every_setting_with_its_origin(void **state)
 	assert_non_null(strstr(out, "\"MPIB_SOUT_QP\", \"found\": \"2, by default\""));
 	assert_non_null(strstr(out, "\"MPIB_OOB_IF\", \"found\": \"empty, by default\""));
 	free(out);
-	assert_null(strstr(out = doctor(healthy()), "by default"));
+	assert_null(strstr(out = node_doctor(node_healthy()), "by default"));
 	free(out);
 }
 
-/* ---- a running job -------------------------------------------------------------------------- */
-
-struct job {
-	pid_t pid;
-	int hold; /* the job ends when this is closed */
-};
-
-/* cat with environment @env, which is in place when this returns. */
-static struct job start_job(char *const env[])
+int main(void)
 {
-	char *const argv[] = { (char *)"cat", NULL };
-	int hold[2], started[2];
-	struct job job;
-	char byte;
-
-	assert_int_equal(pipe2(hold, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(started, O_CLOEXEC), 0);
-	job.pid = fork();
-	assert_true(job.pid >= 0);
-	if (job.pid == 0) {
-		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-		(void)dup2(hold[0], STDIN_FILENO);
-		(void)execve("/bin/cat", argv, env);
-		(void)!write(started[1], "", 1);
-		_exit(1);
-	}
-	(void)close(hold[0]);
-	(void)close(started[1]);
-	assert_int_equal(read(started[0], &byte, 1), 0); /* closed by the exec */
-	(void)close(started[0]);
-	job.hold = hold[1];
-	return job;
-}
-
-static void end_job(const struct job *job)
-{
-	(void)close(job->hold);
-	assert_int_equal(harness_reap(job->pid), 0);
-}
-
-/* doctor --pid of @pid; its stdout, for the caller to free. */
-static char *doctor_of(pid_t pid, uid_t uid, int wanted)
-{
-	char number[16];
-	const char *args[] = { "--json", "--root", root, "--pid", number, "doctor", NULL };
-	char *out = NULL;
-
-	(void)snprintf(number, sizeof(number), "%d", (int)pid);
-	assert_int_equal(agent_ctl(&agent, uid, args, &out), wanted);
-	return out;
-}
-
-static void a_job_is_looked_at_with_its_own_settings(void **state)
-{
-	char dir[TEMPDIR_MAX + 32];
-	char *env[] = { (char *)"MPIB_HCA_SOUT=mlx5_1",
-			(char *)"MPIB_HCA_SUP=mlx5_11",
-			(char *)"MPIB_MODE=1",
-			(char *)"MPIB_IB_TIMOUT=20",
-			(char *)"MPIB_IB_TC=\001256",
-			(char *)"NCCL_IB_SL=3",
-			(char *)"NCCL_IB_HCA=mlx5_2",
-			dir,
-			NULL };
-	struct job job;
-	char *out;
-
-	(void)state;
-	agent_start(&agent);
-	(void)snprintf(dir, sizeof(dir), "MPIB_AGENT_DIR=%s", agent.dir);
-	(void)setenv("MPIB_MODE", "0", 1); /* of this shell: not the job's */
-	job = start_job(env);
-	out = doctor_of(job.pid, geteuid(), CTL_FAIL);
-
-	assert_non_null(strstr(out, "\"check\": \"MPIB_MODE\", \"found\": \"1, set\""));
-	assert_non_null(strstr(out, "MPIB_IB_TIMOUT is no setting of MPIB and has no effect; did "
-				    "you mean MPIB_IB_TIMEOUT?"));
-	assert_non_null(strstr(out, "\"level\": \"FAIL\", \"check\": \"MPIB_IB_TC\", \"found\": "
-				    "\"MPIB_IB_TC=\\\\x01256: must be "));
-	assert_non_null(strstr(out, "\"MPIB_IB_SL\", \"found\": \"3, from NCCL_IB_SL\""));
-	assert_non_null(strstr(out, "NCCL_IB_HCA=mlx5_2 says nothing to MPIB: "));
-	assert_non_null(strstr(out, "\"level\": \"OK\", \"check\": \"directory\""));
-	free(out);
-	end_job(&job);
-}
-
-static void a_job_with_another_directory_fails_in_mode_1(void **state)
-{
-	char dir[TEMPDIR_MAX + 32];
-	char *env[] = { (char *)"MPIB_MODE=1", dir, NULL };
-	struct job job;
-
-	(void)state;
-	agent_start(&agent);
-	(void)snprintf(dir, sizeof(dir), "MPIB_AGENT_DIR=%s", agent.base);
-	job = start_job(env);
-	harness_expect(doctor_of(job.pid, geteuid(), CTL_FAIL),
-		       "it has a private /tmp, or another MPIB_AGENT_DIR");
-	end_job(&job);
-
-	(void)snprintf(dir, sizeof(dir), "MPIB_AGENT_DIR=%s/none", agent.base);
-	job = start_job(env);
-	harness_expect(doctor_of(job.pid, geteuid(), CTL_FAIL), "can't see the agent's directory");
-	end_job(&job);
-}
-
-static void a_job_that_cannot_be_read_is_told(void **state)
-{
-	char *const env[] = { (char *)"MPIB_MODE=1", NULL };
-	char *const none[] = { NULL };
-	struct job job = start_job(env);
-
-	(void)state;
-	if (geteuid() == 0) {
-		free(doctor_of(job.pid, HARNESS_NOBODY, CTL_FORBIDDEN));
-		assert_int_equal(agent_log_count(&agent, "ask as that user, or as root"), 1);
-	}
-	end_job(&job);
-	free(doctor_of(job.pid, geteuid(), CTL_FAIL));
-	assert_int_equal(agent_log_count(&agent, "there is no process "), 1);
-
-	job = start_job(none);
-	free(doctor_of(job.pid, geteuid(), CTL_FAIL));
-	assert_int_equal(agent_log_count(&agent, "has no environment"), 1);
-	end_job(&job);
-
-	free(agent_ctl_words(&agent, CTL_USAGE, "--pid", "0", "doctor", NULL));
-	free(agent_ctl_words(&agent, CTL_USAGE, "--pid", "1x", "doctor", NULL));
-	free(agent_ctl_words(&agent, CTL_USAGE, "--pid", "4294967297", "doctor", NULL));
-	assert_int_equal(agent_log_count(&agent, "must be a number from 1 to 2147483647"), 3);
-}
-
-/* 17 names of 100 KiB that are no settings: each finding is short, and there are few. */
-static void a_huge_environment_is_cut(void **state)
-{
-	enum { ENTRIES = 17, LEN = 100 << 10 };
-	char *env[ENTRIES + 1] = { NULL };
-	struct job job;
-	char *out;
-
-	(void)state;
-	for (size_t k = 0; k < ENTRIES; k++) {
-		env[k] = malloc(LEN);
-		assert_non_null(env[k]);
-		memset(env[k], 'A' + (int)k, LEN - 1);
-		memcpy(env[k], "MPIB_", 5);
-		env[k][LEN - 1] = '\0';
-	}
-	job = start_job(env);
-	out = doctor_of(job.pid, geteuid(), CTL_FAIL);
-	assert_non_null(strstr(out, "1 more variables begin with MPIB_ and are no settings"));
-	assert_true(strlen(out) < 32768);
-	free(out);
-	end_job(&job);
-	for (size_t k = 0; k < ENTRIES; k++)
-		free(env[k]);
-}
-
-/* What a process may make of its environment: it is the process's own memory. */
-struct scribble {
-	char *start;
-	size_t size;
-	int ready, hold;
-};
-
-static int scribble_and_wait(void *arg)
-{
-	const struct scribble *s = arg;
-	char byte;
-
-	for (size_t k = 0; k < s->size; k++)
-		s->start[k] = (char)(k % 255 + 1);
-	memcpy(s->start, "MPIB_\377=", 7);
-	(void)!write(s->ready, "", 1);
-	return read(s->hold, &byte, 1) != 0;
-}
-
-static char *first_variable; /* where the kernel put the environment */
-
-static void an_environment_of_garbage_without_end_is_read(void **state)
-{
-	struct scribble s = { .start = first_variable };
-	int ready[2], hold[2];
-	FILE *file = fopen("/proc/self/environ", "re");
-	char byte;
-	char *out;
-	pid_t pid;
-
-	(void)state;
-	assert_non_null(file);
-	while (fgetc(file) != EOF)
-		s.size++;
-	(void)fclose(file);
-	assert_true(s.size > 7);
-	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(hold, O_CLOEXEC), 0);
-	s.ready = ready[1];
-	s.hold = hold[0];
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		(void)close(hold[1]);
-		_exit(scribble_and_wait(&s));
-	}
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	out = doctor_of(pid, geteuid(), CTL_FAIL);
-	assert_non_null(strstr(out, "MPIB_\\\\xff is no setting of MPIB"));
-	free(out);
-	(void)close(hold[1]);
-	assert_int_equal(harness_reap(pid), 0);
-	(void)close(hold[0]);
-	(void)close(ready[0]);
-	(void)close(ready[1]);
-}
-
-/* The job names the file, so it must not be able to stop the one who looks. */
-static void a_pipe_as_the_file_of_nccl_does_not_block(void **state)
-{
-	char path[TEMPDIR_MAX + 32];
-	char *const env[] = { (char *)"MPIB_MODE=1", (char *)"NCCL_CONF_FILE=/pipe", NULL };
-	struct job job;
-
-	(void)state;
-	(void)snprintf(path, sizeof(path), "%s/pipe", root);
-	assert_int_equal(mkfifo(path, 0600), 0);
-	job = start_job(env);
-	harness_expect(doctor_of(job.pid, geteuid(), CTL_FAIL), "\"MPIB_MODE\"");
-	end_job(&job);
-}
-
-int main(int argc, char *argv[], char *envp[])
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-		T(a_healthy_node_is_ok),
-		T(each_fault_is_named_with_its_cure),
-		T(a_sup_network_smaller_than_the_island_is_told),
-		T(islands_of_the_job_and_of_the_agent_are_compared),
-		T(without_an_agent_it_depends_on_the_mode),
-		T(a_small_memlock_limit_is_told),
-		T(one_port_may_be_both_rails_in_mode_0),
-		T(env_lists_every_setting_with_its_origin),
-		T(a_job_is_looked_at_with_its_own_settings),
-		T(a_job_with_another_directory_fails_in_mode_1),
-		T(a_job_that_cannot_be_read_is_told),
-		T(a_huge_environment_is_cut),
-		T(an_environment_of_garbage_without_end_is_read),
-		T(a_pipe_as_the_file_of_nccl_does_not_block),
+		NODE_TEST(a_healthy_node_is_ok),
+		NODE_TEST(each_fault_is_named_with_its_cure),
+		NODE_TEST(a_sup_network_smaller_than_the_island_is_told),
+		NODE_TEST(islands_of_the_job_and_of_the_agent_are_compared),
+		NODE_TEST(without_an_agent_it_depends_on_the_mode),
+		NODE_TEST(a_small_memlock_limit_is_told),
+		NODE_TEST(one_port_may_be_both_rails_in_mode_0),
+		NODE_TEST(env_lists_every_setting_with_its_origin),
 	};
 
-	(void)argc;
-	(void)argv;
-	first_variable = envp[0];
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
