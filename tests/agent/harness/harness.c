@@ -7,17 +7,15 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include "common/hint.h"
+#include "tests/agent/harness/harness_impl.h"
 
 #define LIMIT_MS 20000
 
@@ -29,7 +27,7 @@ uint64_t harness_now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static const char *program(const char *variable)
+const char *harness_program(const char *variable)
 {
 	const char *path = getenv(variable);
 
@@ -105,7 +103,7 @@ unsigned int agent_log_count(const struct agent *agent, const char *part)
 
 /* ---- start and stop ------------------------------------------------------------------------- */
 
-static void redirect_to_log(const struct agent *agent)
+void harness_redirect(const struct agent *agent)
 {
 	int fd = open(agent->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
 
@@ -155,7 +153,7 @@ static void enter_pid_namespace(void)
 
 static void run_agent(const struct agent *agent)
 {
-	const char *path = program("MPIB_AGENTD");
+	const char *path = harness_program("MPIB_AGENTD");
 
 	if (agent->nofile) {
 		struct rlimit limit = { agent->nofile, agent->nofile };
@@ -165,7 +163,7 @@ static void run_agent(const struct agent *agent)
 	}
 	if (agent->pid_namespace)
 		enter_pid_namespace();
-	redirect_to_log(agent);
+	harness_redirect(agent);
 	if (agent->pass_socket)
 		pass_socket(agent);
 	(void)umask(agent->umask);
@@ -248,7 +246,7 @@ int agent_try_start(struct agent *agent)
 		;
 
 	assert_int_equal(agent->pid, 0);
-	(void)program("MPIB_AGENTD"); /* a child that fails would go on with the tests */
+	(void)harness_program("MPIB_AGENTD"); /* a child that fails would go on with the tests */
 	agent->pid = fork();
 	assert_true(agent->pid >= 0);
 	if (agent->pid == 0)
@@ -347,148 +345,6 @@ struct harness_cores harness_cores(pid_t pid)
 	return cores;
 }
 
-/* ---- clients -------------------------------------------------------------------------------- */
-
-int agent_connect(const struct agent *agent)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct timeval bound = { .tv_sec = 10 };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	(void)snprintf(address.sun_path, sizeof(address.sun_path), "%s/agent.sock", agent->dir);
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound)) < 0 ||
-	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &bound, sizeof(bound)) < 0 ||
-	    connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		int r = -errno;
-
-		if (fd >= 0)
-			(void)close(fd);
-		return r;
-	}
-	return fd;
-}
-
-struct answer answer_read(int fd, uint8_t request_type)
-{
-	struct answer answer = { 0 };
-	struct mpib_wire_msg msg;
-	uint8_t buf[16];
-	size_t len = request_type == MPIB_MSG_REGISTER ? 16 : 12;
-
-	if (recv(fd, buf, len, MSG_WAITALL) != (ssize_t)len ||
-	    mpib_wire_decode_response(buf, len, request_type, &msg) < 0)
-		return answer;
-
-	answer.ok = true;
-	answer.status = msg.status;
-	answer.slot = msg.hint_slot;
-	return answer;
-}
-
-static struct answer ask(int fd, const struct mpib_wire_msg *msg)
-{
-	uint8_t buf[32];
-	int len = mpib_wire_encode_request(buf, sizeof(buf), msg);
-
-	if (len < 0 || send(fd, buf, (size_t)len, MSG_NOSIGNAL) != len)
-		return (struct answer){ 0 };
-	return answer_read(fd, msg->type);
-}
-
-struct answer agent_register(int fd, uint32_t conn_id, uint32_t src, uint32_t dst)
-{
-	struct mpib_wire_msg msg = {
-		.type = MPIB_MSG_REGISTER,
-		.conn_id = conn_id,
-		.sout_src_be = src,
-		.sout_dst_be = dst,
-		.sup_src_be = src,
-		.sup_dst_be = dst,
-	};
-
-	return ask(fd, &msg);
-}
-
-struct answer agent_deregister(int fd, uint32_t conn_id)
-{
-	struct mpib_wire_msg msg = { .type = MPIB_MSG_DEREGISTER, .conn_id = conn_id };
-
-	return ask(fd, &msg);
-}
-
-struct answer agent_register_once(const struct agent *agent, uint32_t conn_id, uint32_t src,
-				  uint32_t dst)
-{
-	int fd = agent_connect(agent);
-	struct answer answer = { 0 };
-
-	if (fd >= 0) {
-		answer = agent_register(fd, conn_id, src, dst);
-		(void)close(fd);
-	}
-	return answer;
-}
-
-struct answer agent_deregister_once(const struct agent *agent, uint32_t conn_id)
-{
-	int fd = agent_connect(agent);
-	struct answer answer = { 0 };
-
-	if (fd >= 0) {
-		answer = agent_deregister(fd, conn_id);
-		(void)close(fd);
-	}
-	return answer;
-}
-
-/* ---- the table ------------------------------------------------------------------------------ */
-
-const struct mpib_hint_header *agent_map_hints(const struct agent *agent)
-{
-	char path[TEMPDIR_MAX + 32];
-	struct stat st;
-	void *map;
-	int fd;
-
-	(void)snprintf(path, sizeof(path), "%s/hints", agent->dir);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(fd >= 0);
-	assert_int_equal(fstat(fd, &st), 0);
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-	assert_true(map != MAP_FAILED);
-	assert_int_equal(close(fd), 0);
-	return map;
-}
-
-const struct mpib_hint_entry *agent_entry(const struct mpib_hint_header *header, uint32_t slot)
-{
-	assert_true(slot < header->max_entries);
-	return (const struct mpib_hint_entry *)(const void *)(header + 1) + slot;
-}
-
-uint32_t agent_count_flows(const struct mpib_hint_header *header)
-{
-	uint32_t count = 0;
-
-	for (uint32_t slot = 0; slot < header->max_entries; slot++)
-		count += mpib_hint_load(&agent_entry(header, slot)->src_ip) != 0;
-	return count;
-}
-
-bool agent_await_flows(const struct mpib_hint_header *header, uint32_t want, unsigned int limit_ms)
-{
-	const struct timespec pause = { .tv_nsec = 1000000 };
-	uint64_t end = harness_now_ms() + limit_ms;
-
-	/* Shared memory has no event to wait for: look each millisecond. */
-	while (agent_count_flows(header) != want) {
-		if (harness_now_ms() >= end)
-			return false;
-		(void)nanosleep(&pause, NULL);
-	}
-	return true;
-}
-
 /* ---- processes ------------------------------------------------------------------------------ */
 
 pid_t harness_fork(int (*body)(void *arg), void *arg)
@@ -506,82 +362,4 @@ pid_t harness_fork(int (*body)(void *arg), void *arg)
 int harness_reap(pid_t pid)
 {
 	return wait_status(pid);
-}
-
-static void run_ctl(const struct agent *agent, uid_t uid, const char *const args[], int out_fd)
-{
-	const char *argv[12] = { program("MPIBCTL"), "--dir", agent->dir };
-	unsigned int n = 3;
-	/* Opened before the user changes: the build may lie where others can't look. */
-	int fd = open(argv[0] ? argv[0] : "", O_RDONLY);
-
-	while (*args && n < 11)
-		argv[n++] = *args++;
-	redirect_to_log(agent);
-	if (dup2(out_fd, STDOUT_FILENO) < 0)
-		_exit(99);
-	if (uid != geteuid() && setresuid(uid, uid, uid) < 0)
-		_exit(99);
-	(void)fexecve(fd, (char **)(uintptr_t)argv, environ);
-	_exit(96);
-}
-
-int agent_ctl(const struct agent *agent, uid_t uid, const char *const args[], char **ret_out)
-{
-	FILE *out = tmpfile();
-	char *text = NULL;
-	size_t size = 0;
-	int status;
-	pid_t pid;
-
-	assert_non_null(out);
-	(void)program("MPIBCTL"); /* likewise */
-	pid = fork();
-	assert_true(pid >= 0);
-	if (pid == 0)
-		run_ctl(agent, uid, args, fileno(out));
-	status = wait_status(pid);
-
-	if (ret_out) {
-		(void)fseek(out, 0, SEEK_SET);
-		if (getdelim(&text, &size, '\0', out) < 0) {
-			free(text);
-			text = strdup("");
-		}
-		assert_non_null(text);
-		*ret_out = text;
-	}
-	(void)fclose(out);
-	return status;
-}
-
-char *agent_ctl_words(const struct agent *agent, int wanted, ...)
-{
-	const char *args[9] = { NULL };
-	char line[512] = "";
-	char *out = NULL;
-	va_list words;
-	int code;
-
-	va_start(words, wanted);
-	for (unsigned int n = 0; n < 8; n++) {
-		args[n] = va_arg(words, const char *);
-		if (!args[n])
-			break;
-		(void)strncat(line, " ", sizeof(line) - strlen(line) - 1);
-		(void)strncat(line, args[n], sizeof(line) - strlen(line) - 1);
-	}
-	va_end(words);
-
-	code = agent_ctl(agent, geteuid(), args, &out);
-	if (code != wanted)
-		fail_msg("mpibctl%s: exit %d, not %d", line, code, wanted);
-	return out;
-}
-
-void harness_expect(char *out, const char *part)
-{
-	if (!strstr(out, part))
-		fail_msg("no \"%s\" in: %s", part, out);
-	free(out);
 }

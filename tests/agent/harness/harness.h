@@ -53,9 +53,9 @@ int agent_stop(struct agent *agent, int number);
 /* Waits for a message with @text on the notify socket. */
 void agent_await_notify(struct agent *agent, const char *text);
 /* Lines in the log with @part. */
+unsigned int agent_log_count(const struct agent *agent, const char *part);
 /* Waits for such a line, with a bound. */
 void agent_await_log(const struct agent *agent, const char *part);
-unsigned int agent_log_count(const struct agent *agent, const char *part);
 
 /* A connection, blocking with a bound of 10 s a call. */
 int agent_connect(const struct agent *agent);
