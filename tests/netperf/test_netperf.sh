@@ -2,75 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs mpib-netperf against the loopback plugin: an honest plugin passes, and each way of being
 # dishonest is noticed. usage: test_netperf.sh NETPERF PLUGIN CASE
-set -u
+# shellcheck source=tests/ground/pair.sh
+. "$(dirname "$0")/../ground/pair.sh"
 
-netperf=$1
-plugin=$2
-name=$3
-work=$(mktemp -d)
-listener=
-# shellcheck disable=SC2046
-trap 'kill -KILL $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT
-
-die() {
-	echo "$name: $*"
-	for file in "$work"/*; do
-		echo "--- ${file##*/}"
-		tail -n 20 "$file"
-	done
-	exit 1
-}
-
-# wait_for FILE TEXT WHAT: until the text stands in the file; bounded
-wait_for() {
-	for _ in $(seq 600); do
-		grep -q -e "$2" "$work/$1" 2>/dev/null && return
-		sleep 0.1
-	done
-	die "$3"
-}
-
-# Starts the waiting side and learns its port.
-start_listener() {
-	# emptied here and not by the child, which may run late: an older listener's port is in it
-	: >"$work/listener"
-	"$netperf" --plugin "$plugin" --listen 0 --bind 127.0.0.1 --json "$@" \
-		>"$work/listener" 2>"$work/listener.err" &
-	listener=$!
-	wait_for listener '"event":"ready".*}' "the listener did not become ready"
-	port=$(ready_port listener)
-}
-
-# ready_port FILE: the port that a waiting program has told
-ready_port() {
-	sed -n 's/.*"event":"ready","port":\([0-9]*\).*/\1/p' "$work/$1"
-}
-
-# The end of the waiting side, whose own watchdog speaks first; $listener_rc.
-wait_listener() {
-	for _ in $(seq 1500); do
-		kill -0 "$listener" 2>/dev/null || break
-		sleep 0.1
-	done
-	kill -0 "$listener" 2>/dev/null && die "the listener does not end"
-	wait "$listener"
-	listener_rc=$?
-	listener=
-}
-
-# Runs the connecting side; $connector_rc and $listener_rc.
-run_pair() {
-	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json "$@" \
-		>"$work/connector" 2>"$work/connector.err"
-	connector_rc=$?
-	wait_listener
-}
-
-# want CONNECTOR_RC LISTENER_RC
-want() {
-	[ "$connector_rc" = "$1" ] || die "the connecting side exits with $connector_rc, not $1"
-	[ "$listener_rc" = "$2" ] || die "the listener exits with $listener_rc, not $2"
-}
+NETPERF=$1
+PLUGIN=$2
+ground_open loopback "$3"
 
 # field FILE NAME: a field of the result
 field() {
@@ -120,15 +57,11 @@ verify-*)
 	;;
 bw-end-file) # long before its seconds are over, and in good order
 	start_listener
-	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json bw --size 64k \
-		--seconds 3600 --warmup 0 --end-file "$work/end" >"$work/connector" 2>"$work/connector.err" &
-	connector=$!
+	start_connector bw --size 64k --seconds 3600 --warmup 0 --end-file "$work/end"
 	sleep 1
 	kill -0 "$connector" || die "it ended without the file"
 	: >"$work/end"
-	wait "$connector"
-	connector_rc=$?
-	wait_listener
+	finish
 	want 0 0
 	above connector tx_mbps 1
 	;;
@@ -177,47 +110,45 @@ hold)
 port-busy) # who listened there before is still ending
 	start_listener
 	first=$listener
-	"$netperf" --plugin "$plugin" --listen "$port" --bind 127.0.0.1 --json \
+	"$NETPERF" --plugin "$PLUGIN" --listen "$port" --bind 127.0.0.1 --json \
 		>"$work/second" 2>"$work/second.err" &
 	listener=$!
 	sleep 0.5
 	grep -q . "$work/second" && die "it did not wait for the port"
 	kill "$first"
-	wait_for second '"event":"ready".*}' "the port was not taken over"
+	says second '"event":"ready".*}' || die "the port was not taken over"
 	run_pair verify --sizes 100
 	want 0 0
 	;;
 stranger)
 	start_listener
 	for kind in silent close garbage http; do
-		"$netperf" stranger --target "127.0.0.1:$port" --kind $kind --count 2 --hold 0.1 \
+		"$NETPERF" stranger --target "127.0.0.1:$port" --kind $kind --count 2 --hold 0.1 \
 			>>"$work/stranger" || die "stranger $kind"
 	done
 	run_pair verify --sizes 100
 	want 0 0
 	;;
 fakelisten)
-	"$netperf" fakelisten --port 0 --kind garbage --hold 1 >"$work/fake" &
+	"$NETPERF" fakelisten --port 0 --kind garbage --hold 1 >"$work/fake" &
 	listener=$!
-	wait_for fake '"event":"ready".*}' "fakelisten did not become ready"
+	says fake '"event":"ready".*}' || die "fakelisten did not become ready"
 	fake=$(ready_port fake)
-	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$fake" verify --timeout 5 \
+	"$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$fake" verify --timeout 5 \
 		>"$work/out" 2>&1
 	[ $? = 1 ] || die "garbage as a peer is not exit 1"
 	kill "$listener"
 	wait "$listener" || die "fakelisten did not stop well"
-	listener=
 	;;
 loop)
 	start_listener --loop --print-ports
 	for api in 6 9 11 12 11; do
-		"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --api $api \
+		"$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$port" --api $api \
 			verify --sizes 4096 --no-both >"$work/connector" 2>&1 || die "run with v$api"
 	done
 	grep -q '"event":"ports","tcp":\[[0-9]' "$work/listener" || die "no ports"
 	kill -TERM "$listener"
 	wait "$listener" || die "a loop ended by a signal is not exit 0"
-	listener=
 	;;
 expect-error)
 	# the listener receives, and has the fault that it expects
@@ -236,50 +167,43 @@ expect-error)
 	;;
 peer-killed)
 	start_listener
-	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json --expect-error 30 \
-		bw --seconds 60 >"$work/connector" 2>"$work/connector.err" &
-	connector=$!
-	wait_for connector '"event":"connected"' "no connection"
+	start_connector --expect-error 30 bw --seconds 60
+	says connector '"event":"connected"' || die "no connection"
 	sleep 1 # some data
 	kill -KILL "$listener"
-	listener=
 	wait $connector || die "the death of the peer was not seen as the expected error"
 	expect_field connector expected_error true
 	;;
 stopped)
 	start_listener
-	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json bw --seconds 60 \
-		>"$work/connector" 2>"$work/connector.err" &
-	connector=$!
-	wait_for connector '"event":"connected"' "no connection"
-	wait_for listener '"event":"connected"' "no connection"
+	start_connector bw --seconds 60
+	says connector '"event":"connected"' || die "no connection"
+	says listener '"event":"connected"' || die "no connection"
 	kill -TERM "$connector"
-	wait $connector
-	connector_rc=$?
-	wait_listener
+	finish
 	want 1 1
 	said "stopped by signal 15"
 	;;
 usage)
-	for args in "" "--plugin $plugin" "--plugin $plugin --listen 1 --connect a:1 bw" \
-		"--plugin $plugin --connect a:1" "--plugin $plugin --connect a:1 fly" \
-		"--plugin $plugin --listen 99999" "--nonsense" "stranger --kind x --target a:1" \
-		"--plugin $plugin --connect a:1 verify --sizes 1,x" "fakelisten --kind http --port 1"; do
+	for args in "" "--plugin $PLUGIN" "--plugin $PLUGIN --listen 1 --connect a:1 bw" \
+		"--plugin $PLUGIN --connect a:1" "--plugin $PLUGIN --connect a:1 fly" \
+		"--plugin $PLUGIN --listen 99999" "--nonsense" "stranger --kind x --target a:1" \
+		"--plugin $PLUGIN --connect a:1 verify --sizes 1,x" "fakelisten --kind http --port 1"; do
 		# shellcheck disable=SC2086
-		"$netperf" $args >"$work/out" 2>&1
+		"$NETPERF" $args >"$work/out" 2>&1
 		[ $? = 2 ] || die "'$args' is not exit 2"
 	done
-	"$netperf" --help | grep -q -- --handle-override || die "no help"
-	"$netperf" --help | awk 'length($0) > 80 { exit 1 }' || die "help is wider than 80 columns"
-	"$netperf" --plugin /nonexistent.so --listen 0 >"$work/out" 2>&1
+	"$NETPERF" --help | grep -q -- --handle-override || die "no help"
+	"$NETPERF" --help | awk 'length($0) > 80 { exit 1 }' || die "help is wider than 80 columns"
+	"$NETPERF" --plugin /nonexistent.so --listen 0 >"$work/out" 2>&1
 	[ $? = 1 ] || die "a missing plugin is not exit 1"
 	;;
 handle-override)
 	# the plugin's connect goes to a stranger; the peer waits in vain and says so
-	"$netperf" fakelisten --port 0 --kind silent >"$work/fake" &
+	"$NETPERF" fakelisten --port 0 --kind silent >"$work/fake" &
 	fake_pid=$!
 	start_listener
-	wait_for fake '"event":"ready".*}' "fakelisten did not become ready"
+	says fake '"event":"ready".*}' || die "fakelisten did not become ready"
 	fake=$(ready_port fake)
 	run_pair --handle-override "$(printf '%04x@4' "$fake")" verify --sizes 64 --no-both \
 		--comms 1 --timeout 5
@@ -290,38 +214,38 @@ handle-override)
 	said "nothing moved"
 	;;
 wait) # the peer first, then the devices; what is waited for, why, and how long
-	"$netperf" fakelisten --port 0 --kind silent >"$work/fake" &
+	"$NETPERF" fakelisten --port 0 --kind silent >"$work/fake" &
 	listener=$!
-	wait_for fake '"event":"ready".*}' "fakelisten did not become ready"
+	says fake '"event":"ready".*}' || die "fakelisten did not become ready"
 	fake=$(ready_port fake)
 	# Neither a silent listener nor none at all lets it open a device: this one would fail.
 	export NETPERF_LOOPBACK_FAULT=init
-	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$fake" verify --timeout 1 \
+	"$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$fake" verify --timeout 1 \
 		>"$work/silent" 2>&1
 	[ $? = 3 ] || die "a silent listener is not a time-out"
 	said "took the connection but did not answer within 1.0 s"
 	grep -q "lb0" "$work/silent" && die "devices were opened before the peer was there"
 	kill "$listener"
 	wait "$listener"
-	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$fake" verify --timeout 1 \
+	"$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$fake" verify --timeout 1 \
 		>"$work/nobody" 2>&1
 	[ $? = 3 ] || die "no listener is not a time-out"
 	said "waiting for the listener at 127.0.0.1:$fake, 0 of at most 1 s: Connection refused"
 	said "no listener at 127.0.0.1:$fake within 1.0 s: Connection refused"
-	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$fake" --json verify --timeout 1 \
+	"$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$fake" --json verify --timeout 1 \
 		>"$work/nobody.json" 2>/dev/null
 	grep -q '"event":"waiting","for":"the listener",.*"reason":"Connection refused",.*"limit_s":1.0' \
 		"$work/nobody.json" || die "no event for programs"
-	"$netperf" --plugin "$plugin" --connect "no-such-host.invalid:1" verify >"$work/name" 2>&1
+	"$NETPERF" --plugin "$PLUGIN" --connect "no-such-host.invalid:1" verify >"$work/name" 2>&1
 	[ $? = 1 ] || die "a name without an address is not exit 1"
 	said "no-such-host.invalid:1: no such host or port: "
 	# A listener that comes late is found, by each of the addresses of a name.
 	export -n NETPERF_LOOPBACK_FAULT
-	"$netperf" --plugin "$plugin" --connect "localhost:$fake" verify --sizes 64 --timeout 30 \
+	"$NETPERF" --plugin "$PLUGIN" --connect "localhost:$fake" verify --sizes 64 --timeout 30 \
 		>"$work/late" 2>&1 &
 	connector=$!
-	wait_for late "waiting for the listener at localhost:$fake" "it doesn't wait"
-	"$netperf" --plugin "$plugin" --listen "$fake" >"$work/listener" 2>"$work/listener.err" &
+	says late "waiting for the listener at localhost:$fake" || die "it doesn't wait"
+	"$NETPERF" --plugin "$PLUGIN" --listen "$fake" >"$work/listener" 2>"$work/listener.err" &
 	listener=$!
 	wait "$connector" || die "the late listener was not found"
 	wait_listener
@@ -361,24 +285,24 @@ reason) # each side hears why the other one gave up, in the words of the plugin
 	;;
 plugin-name) # as NCCL finds it: libnccl-net-NAME.so where the loader looks
 	mkdir "$work/lib"
-	cp "$plugin" "$work/lib/libnccl-net-lbtest.so"
+	cp "$PLUGIN" "$work/lib/libnccl-net-lbtest.so"
 	export LD_LIBRARY_PATH=$work/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-	plugin=lbtest
+	PLUGIN=lbtest
 	start_listener
-	plugin=libnccl-net-lbtest.so
+	PLUGIN=libnccl-net-lbtest.so
 	run_pair verify --sizes 64
 	want 0 0
 	rm -r "$work/lib"
-	for plugin in lbtest libnccl-net-lbtest.so; do
-		"$netperf" --plugin $plugin --listen 0 --json >"$work/out" 2>"$work/err"
+	for PLUGIN in lbtest libnccl-net-lbtest.so; do
+		"$NETPERF" --plugin $PLUGIN --listen 0 --json >"$work/out" 2>"$work/err"
 		[ $? = 1 ] || die "a plugin that isn't there is not exit 1"
-		grep -q "no plugin .*\"$plugin.*: libnccl-net-lbtest.so: cannot open" "$work/err" ||
+		grep -q "no plugin .*\"$PLUGIN.*: libnccl-net-lbtest.so: cannot open" "$work/err" ||
 			die "it doesn't say what it looked for"
 		grep -q "the loader looks in $work/lib, /" "$work/err" || die "it doesn't say where"
 		grep -q '"errors":\["no plugin' "$work/out" || die "the result has no reason"
 	done
 	echo "no library" >"$work/broken.so"
-	"$netperf" --plugin "$work/broken.so" --listen 0 >"$work/out" 2>&1
+	"$NETPERF" --plugin "$work/broken.so" --listen 0 >"$work/out" 2>&1
 	[ $? = 1 ] || die "what is no library is not exit 1"
 	said "no plugin .*broken.so: .*invalid ELF header\|no plugin .*broken.so: .*file too short"
 	;;
@@ -386,10 +310,10 @@ stdout) # a full disk is an error, a closed stdout no crash
 	for to in /dev/full closed; do
 		start_listener
 		if [ $to = closed ]; then
-			"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json verify \
+			"$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$port" --json verify \
 				--sizes 64 >&- 2>"$work/connector.err"
 		else
-			"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --json verify \
+			"$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$port" --json verify \
 				--sizes 64 >/dev/full 2>"$work/connector.err"
 		fi
 		connector_rc=$?
@@ -401,7 +325,7 @@ stdout) # a full disk is an error, a closed stdout no crash
 man) # the page has what --help has
 	page=$(dirname "$0")/../../docs/mpib-netperf.1
 	[ -f "$page" ] || die "no page"
-	help=$("$netperf" --help)
+	help=$("$NETPERF" --help)
 	diff <(grep -oE -- '^ +--[a-z-]+' <<<"$help" | tr -d ' ' | sed 's/^--//' | sort -u) \
 		<(grep -oE '^\.It Fl Fl [a-z-]+' "$page" | awk '{ print $4 }' | grep -vxE 'help|version' |
 			sort -u) || die "options differ"
@@ -446,7 +370,7 @@ memory)
 	;;
 versions)
 	start_listener --api 8
-	"$netperf" --plugin "$plugin" --connect "127.0.0.1:$port" --api 9 verify >"$work/out" 2>&1
+	"$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$port" --api 9 verify >"$work/out" 2>&1
 	[ $? = 1 ] || die "two table versions are not exit 1"
 	said "the peer: the listener was given --api 8, the caller takes v9"
 	run_pair --api 8 verify --sizes 64 --max-size 4k

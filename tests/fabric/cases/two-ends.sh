@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs a verbs program that was not written here as server on node 1 and client on node 2, and checks
 # what both say. Usage: two-ends.sh CHECK PROGRAM ARGUMENTS...
@@ -9,17 +9,18 @@
 #   refuse     both exit non-zero, by themselves
 # Environment: FABRIC_LIB (folder of the library), FABRIC_PRELOAD (a sanitizer's runtime),
 # FABRIC_DEVICE (default sout), FABRIC_INI (default: the built-in fabric).
-set -u
+# shellcheck source=tests/ground/pair.sh
+. "$(dirname "$0")/../../ground/pair.sh"
+
 check=$1
 program=$2
 shift 2
 
-path=$(command -v "$program") || { echo "skipped: $program is not installed"; exit 77; }
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-trap 'exit 1' INT TERM
-export MPIB_FABRIC_DIR="$dir" LD_LIBRARY_PATH="$FABRIC_LIB"
-unset MPIB_FABRIC MPIB_FABRIC_NULL
+path=$(command -v "$program") || {
+	echo "skipped: $program is not installed"
+	exit 77
+}
+ground_open fabric "$program"
 [ -z "${FABRIC_INI:-}" ] || export MPIB_FABRIC="$FABRIC_INI"
 [ -z "${FABRIC_PRELOAD:-}" ] || export LD_PRELOAD="$FABRIC_PRELOAD"
 
@@ -35,49 +36,40 @@ perftest) set -- -d "${FABRIC_DEVICE:-sout}" -x 3 -F -p $port "$@" ;;
 conform) set -- -d "${FABRIC_DEVICE:-sout}" -g 3 -p $port "$@" ;;
 esac
 
-# True once somebody listens on the port.
-listening() {
-	LD_PRELOAD='' awk -v port="$(printf '%04X' $port)" \
+# True once somebody listens on the port, or can't any more.
+listening_or_over() {
+	LD_PRELOAD='' awk -v port="$(printf '%04X' "$port")" \
 		'{ split($2, at, ":"); if ($4 == "0A" && at[2] == port) found = 1 }
-		END { exit !found }' /proc/net/tcp /proc/net/tcp6 2>/dev/null
+		END { exit !found }' /proc/net/tcp /proc/net/tcp6 2>/dev/null || listener_ended
 }
 
 # The latency programs spin on memory: on a busy machine each of their turns takes a time slice.
-MPIB_FABRIC_NODE=1 timeout 400 "$path" "$@" >"$dir/server.out" 2>&1 &
-server=$!
-n=0
-while ! listening; do
-	n=$((n + 1))
-	if [ $n -gt 600 ] || ! kill -0 $server 2>/dev/null; then
-		break
-	fi
-	sleep 0.05
-done
-MPIB_FABRIC_NODE=2 timeout 400 "$path" "$@" 127.0.0.1 >"$dir/client.out" 2>&1
-client_rc=$?
-wait $server
-server_rc=$?
+PROGRAM_SECONDS=400
+on_node 1 timeout $PROGRAM_SECONDS "$path" "$@" >"$work/listener" 2>&1 &
+listener=$!
+until_true $GROUND_SECONDS listening_or_over
+on_node 2 timeout $PROGRAM_SECONDS "$path" "$@" 127.0.0.1 >"$work/connector" 2>&1 &
+connector=$!
+wait $connector
+connector_rc=$?
+wait $listener
+listener_rc=$?
 
-fail() {
-	echo "FAILED: $1 (client $client_rc, server $server_rc)"
-	echo "--- server"
-	cat "$dir/server.out"
-	echo "--- client"
-	cat "$dir/client.out"
-	exit 1
-}
-
-if [ $check = refuse ]; then
-	[ $client_rc -ne 0 ] && [ $server_rc -ne 0 ] && [ $client_rc -lt 124 ] &&
-		[ $server_rc -lt 124 ] || fail "a clean refusal was expected"
-	echo "ok: $program refused: $(head -n 1 "$dir/client.out")"
+if [ "$check" = refuse ]; then
+	for rc in "$connector_rc" "$listener_rc"; do
+		# 124 and more: ended from outside
+		if [ "$rc" = 0 ] || [ "$rc" -ge 124 ]; then
+			die "a clean refusal was expected, not exit $rc"
+		fi
+	done
+	echo "ok: $program refused: $(head -n 1 "$work/connector")"
 	exit 0
 fi
-[ $client_rc -eq 0 ] && [ $server_rc -eq 0 ] || fail "exit status"
+want 0 0
 case $check in
 pingpong)
-	grep -q ' iters in ' "$dir/client.out" || fail "no result"
-	grep 'iters in' "$dir/client.out"
+	grep -q ' iters in ' "$work/connector" || die "no result"
+	grep 'iters in' "$work/connector"
 	;;
 perftest)
 	# Result lines begin with size and count; bandwidths are rounded to 0.00 where they are small,
@@ -85,11 +77,11 @@ perftest)
 	sizes=1
 	for word; do [ "$word" != -a ] || sizes=23; done
 	awk -v sizes=$sizes '/^ *[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]+/ { n += $3 + $4 + $5 > 0; print }
-		END { exit n != sizes }' "$dir/client.out" || fail "not $sizes results"
+		END { exit n != sizes }' "$work/connector" || die "not $sizes results"
 	;;
 conform)
-	tail -n 1 "$dir/server.out"
-	tail -n 1 "$dir/client.out"
+	tail -n 1 "$work/listener"
+	tail -n 1 "$work/connector"
 	;;
 esac
 exit 0
