@@ -8,7 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "plugin/agent/agent_impl.h"
+#include "plugin/agent/agent_state.h"
 #include "plugin/base/clock.h"
 #include "plugin/base/log.h"
 #include "plugin/wire/net.h"

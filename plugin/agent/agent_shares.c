@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mapped hint table and what the connections read of it. */
-#include "plugin/agent/agent_impl.h"
+#include "plugin/agent/agent_state.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The registration socket: requests go out in order and are answered in order. */
-#include "plugin/agent/agent_impl.h"
+#include "plugin/agent/agent_state.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "plugin/base/log.h"
-#include "plugin/verbs/qp.h"
+#include "plugin/setup/qp.h"
 
 /* Every request of the pool could be a flush: the queue can't overflow. */
 #define FLUSH_DEPTH MPIB_REQUESTS_MAX

@@ -10,7 +10,7 @@
 #include "plugin/base/log.h"
 #include "plugin/base/result.h"
 #include "plugin/verbs/async.h"
-#include "plugin/verbs/qp.h"
+#include "plugin/setup/qp.h"
 
 struct code {
 	unsigned int code, value;

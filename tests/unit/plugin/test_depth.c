@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "plugin/connection/comm.h"
-#include "plugin/verbs/qp.h"
+#include "plugin/setup/qp.h"
 #include "tests/unit/plugin/fake_verbs.h"
 #include "tests/unit/plugin/pair.h"
 

@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "plugin/connection/comm.h"
-#include "plugin/verbs/qp.h"
+#include "plugin/setup/qp.h"
 #include "plugin/verbs/srq.h"
 #include "tests/unit/plugin/fake_verbs.h"
 

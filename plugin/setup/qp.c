@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/verbs/qp.h"
+#include "plugin/setup/qp.h"
 
 #include <errno.h>
 #include <string.h>

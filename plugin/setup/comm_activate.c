@@ -10,7 +10,7 @@
 #include "plugin/base/clock.h"
 #include "plugin/data/flush.h"
 #include "plugin/base/log.h"
-#include "plugin/verbs/qp.h"
+#include "plugin/setup/qp.h"
 #include "plugin/base/result.h"
 
 /* Peers whose SUP could not be resolved lately. The kernel takes a second to find that out, inside

@@ -2,8 +2,8 @@
 /* What the parts of the agent link share, and nobody else: agent_link.c (registrations, the tick),
  * agent_socket.c (requests and answers), agent_shares.c (the mapped table). All under the watch
  * lock. */
-#ifndef MPIB_PLUGIN_AGENT_IMPL_H
-#define MPIB_PLUGIN_AGENT_IMPL_H
+#ifndef MPIB_PLUGIN_AGENT_STATE_H
+#define MPIB_PLUGIN_AGENT_STATE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

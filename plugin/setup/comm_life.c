@@ -14,7 +14,7 @@
 #include "plugin/base/counters.h"
 #include "plugin/data/flush.h"
 #include "plugin/base/log.h"
-#include "plugin/verbs/qp.h"
+#include "plugin/setup/qp.h"
 #include "plugin/base/result.h"
 #include "plugin/verbs/srq.h"
 #include "plugin/data/transfer.h"
