@@ -8,7 +8,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "plugin/agent/agent_state.h"
+#include "plugin/agent/agent_shares.h"
+#include "plugin/agent/agent_socket.h"
 #include "plugin/base/clock.h"
 #include "plugin/base/log.h"
 #include "plugin/wire/net.h"
@@ -18,8 +19,6 @@
 #define CLOSE_TIMEOUT_MS  500
 #define START_TIMEOUT_MS  5000 /* an initialisation no longer for one that its knock starts */
 #define START_LOOK_MS	  10
-
-struct mpib_agent mpib_agent = { .sock = { .fd = -1 } };
 
 /* Tables that were full are asked again. */
 static void retry_full_tables(uint64_t now_ms)

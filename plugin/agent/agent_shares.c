@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mapped hint table and what the connections read of it. */
-#include "plugin/agent/agent_state.h"
+#include "plugin/agent/agent_shares.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registration socket: requests go out in order and are answered in order. */
-#include "plugin/agent/agent_state.h"
+#include "plugin/agent/agent_socket.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 
 #include "common/ipv4.h"
 #include "common/wire.h"
+#include "plugin/agent/agent_shares.h"
 #include "plugin/base/clock.h"
 #include "plugin/base/counters.h"
 #include "plugin/base/log.h"

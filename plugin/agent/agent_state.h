@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the agent link share, and nobody else: agent_link.c (registrations, the tick),
- * agent_socket.c (requests and answers), agent_shares.c (the mapped table). All under the watch
- * lock. */
+/* What the parts of the agent link share, and nobody else: agent_link.c (registrations, the tick)
+ * above agent_socket.c (requests and answers) above agent_shares.c (the mapped table). All under
+ * the watch lock. */
 #ifndef MPIB_PLUGIN_AGENT_STATE_H
 #define MPIB_PLUGIN_AGENT_STATE_H
 
@@ -10,8 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "plugin/agent/agent_link.h"
 #include "plugin/agent/hint_table.h"
+#include "plugin/agent/registration.h"
+#include "plugin/base/env.h"
 #include "plugin/base/watch.h"
 
 #define MPIB_AGENT_QUEUE_MAX 4096 /* requests sent and not answered */
@@ -73,41 +74,11 @@ static inline enum mpib_reg_state mpib_agent_get_state(struct mpib_agent_reg *re
 	return (enum mpib_reg_state)atomic_load_explicit(&reg->state, memory_order_acquire);
 }
 
-/* Under the watch lock. */
 static inline void mpib_agent_set_state(struct mpib_agent_reg *reg, enum mpib_reg_state state)
 {
 	mpib_agent.wanted -= mpib_agent_get_state(reg) == MPIB_REG_WANTED;
 	mpib_agent.wanted += state == MPIB_REG_WANTED;
 	atomic_store_explicit(&reg->state, (int)state, memory_order_release);
 }
-
-/* ---- agent_shares.c ------------------------------------------------------------------------ */
-
-/* Maps the table, or maps it again where it is another file now or has grown. Negative errno. */
-int mpib_agent_map_table(void);
-/* Lets go of all tables: no connection may read one. */
-void mpib_agent_unmap_tables(void);
-/* Where the data path of @reg reads its share: the slot, or nowhere while the agent is stale. */
-void mpib_agent_publish(struct mpib_agent_reg *reg);
-/* Heartbeat and owners of the slots; once a tick. */
-void mpib_agent_look_at_table(uint64_t now_ms);
-
-/* ---- agent_socket.c ------------------------------------------------------------------------ */
-
-/* Negative errno; the next try is set. */
-int mpib_agent_connect_socket(void);
-/* Closes the socket; connections that wait for an answer ask again on the next one. */
-void mpib_agent_disconnect(void);
-/* One warning: the agent's answer was wrong. Set-ups that wait for one fail. */
-void mpib_agent_protocol_error(const char *what);
-void mpib_agent_read_answers(void);
-/* Hands the counters over, once a connection of the socket. */
-void mpib_agent_send_counters(void);
-/* Connects if need be and sends what waits. */
-void mpib_agent_pump(void);
-/* The id may be taken again. */
-void mpib_agent_free_id(uint32_t conn_id);
-/* The agent must still be told that the connection is gone. */
-void mpib_agent_add_leaving(uint32_t conn_id);
 
 #endif

@@ -13,12 +13,13 @@
 #include "common/counters.h"
 #include "common/ipv4.h"
 #include "common/macros.h"
-#include "plugin/agent/agent_link.h"
-#include "plugin/wire/cts.h"
-#include "plugin/wire/ctl.h"
-#include "plugin/verbs/device.h"
-#include "plugin/verbs/mr.h"
+#include "plugin/agent/registration.h"
 #include "plugin/connection/request.h"
+#include "plugin/verbs/depth.h"
+#include "plugin/verbs/hca.h"
+#include "plugin/verbs/mr.h"
+#include "plugin/wire/ctl.h"
+#include "plugin/wire/cts.h"
 
 /* Class of a connection, fixed once, before any QP exists. */
 enum mpib_path {
@@ -45,16 +46,8 @@ enum mpib_busy {
 	MPIB_BUSY_CLOSED = 8, /* the peer has closed, with all that was posted */
 };
 
-/* What one QP's send queue takes of groups and of messages cut to a port's limit: seven groups of
- * eight, or two posts of a cut message. qp.h tells how deep the queues are. */
-#define MPIB_SQ_SLOW	      64
-#define MPIB_FLUSH_SCRATCH    64
-#define MPIB_INLINE_MAX	      64 /* two elements; what is asked for, see mpib_qps_create */
-#define MPIB_POLL_BATCH	      16
-#define MPIB_CTS_SIGNAL_SLOTS 128 /* a CTS write in this many asks for a completion */
-/* CTS writes that may be out without a completion: at least MPIB_CTS_SIGNAL_SLOTS, or the one that
- * makes room would never be posted. Twice that: nobody waits for it. */
-#define MPIB_CTS_DEPTH 256
+#define MPIB_FLUSH_SCRATCH 64
+#define MPIB_POLL_BATCH	   16
 
 /* How long requests may still complete after the peer was seen to be gone: what it sent before is
  * on its way through another path than the news of its end. */
@@ -252,75 +245,28 @@ static inline struct mpib_recv_comm *mpib_recv_comm(struct mpib_comm *comm)
 	return mpib_container_of(comm, struct mpib_recv_comm, base);
 }
 
-/* ---- life (comm.c) ------------------------------------------------------------------------- */
+/* ---- the connections of the process, and news of them (comm.c) ------------------------------ */
 
-/* A connection object without QPs; registered in the process's list. @traffic_class is NCCL's, or
- * -1; MPIB_IB_TC goes before it. */
-int mpib_comm_new(enum mpib_counter_kind kind, struct mpib_device *dev, const struct mpib_env *env,
-		  int traffic_class, struct mpib_comm **ret);
+void mpib_comms_add(struct mpib_comm *comm);
+void mpib_comms_del(struct mpib_comm *comm);
 
-/* Reads ports and GIDs, fills comm->local. */
-int mpib_comm_describe(struct mpib_comm *comm, const struct mpib_env *env, uint64_t nonce);
-
-/* With comm->remote known: fixes path and rails, makes CQs, QPs (INIT) and rings. */
-int mpib_comm_build(struct mpib_comm *comm, const struct mpib_env *env);
-
-/* What this end tells of its QPs. */
-void mpib_comm_qps(const struct mpib_comm *comm, struct mpib_peer_qps *ret);
-
-/* With comm->remote_qps known: QPs to RTR and RTS, the rest of the set-up. In advanced mode
- * between islands a SUP that can't be reached is given up here, with one line. */
-int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env);
-
-/* Whether SUP may be given up: advanced mode between islands, where no relay may be. */
-bool mpib_comm_may_drop_sup(const struct mpib_comm *comm);
-
-/* Gives SUP up on this connection (advanced, between islands) and says so once. */
-void mpib_comm_drop_sup(struct mpib_comm *comm, const char *who);
-
-/* Advanced mode: asks the agent for the flow's slot. Poll comm->agent. */
-int mpib_comm_register(struct mpib_comm *comm);
-
-/* Hands the control connection to the helper thread and starts the counters: the object is about
- * to be given to NCCL. An error that mpib_net_is_transient is silent, and worth another call. */
-int mpib_comm_establish(struct mpib_comm *comm);
-
-/* Closes in good order or half-built; bounded; NULL is fine. */
-void mpib_comm_free(struct mpib_comm *comm);
+/* The newest one, or NULL. */
+struct mpib_comm *mpib_comms_first(void);
 
 /* In a forked child: closes its copies of the control sockets, and makes every call on a connection
  * fail. */
 void mpib_comms_fork_child(void);
 
-/* True where a connection exists. */
-bool mpib_comms_any(void);
-
-/* Frees what NCCL dropped without closing. */
-void mpib_comm_free_all(void);
-
-/* Sets bits of flags (under the watch lock): of one connection, or of all that use @hca. */
+/* Sets bits of flags. Under the watch lock. */
 void mpib_comm_flag(struct mpib_comm *comm, unsigned int flag);
-void mpib_comm_flag_hca(const struct mpib_hca *hca, unsigned int flag);
 
-/* First error wins: logs @text once, tells the peer, and makes every later call return it. Returns
- * the error. Progress thread. */
-int mpib_comm_fail(struct mpib_comm *comm, int error, const char *text);
-
-/* Looks at what the helper thread and the devices reported; 0 while requests may still complete,
- * else the error, after mpib_comm_fail. Progress thread, never on the fast path. */
-int mpib_comm_check(struct mpib_comm *comm);
+/* Hands the control connection to the helper thread: what the peer says is in `flags` from now on.
+ * Negative errno, silent. */
+int mpib_comm_watch_ctl(struct mpib_comm *comm);
 
 /* Reads what the peer has sent over the control connection by now, and what the helper thread has
  * not come to: the peer may have closed before a rail told of its end. True where it said BYE.
  * Progress thread, never on the fast path. */
 bool mpib_comm_peer_closed(struct mpib_comm *comm);
-
-/* Text and consequences of a completion with an error. 0 where its cause isn't known yet: it is the
- * consequence of something that will be told within MPIB_PEER_GONE_GRACE_MS, and test fails then.
- */
-int mpib_comm_bad_completion(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc);
-
-/* A verb failed: -EIO and @text, unless the device is lost, which is the cause then. */
-int mpib_comm_verb_failed(struct mpib_comm *comm, const char *text);
 
 #endif

@@ -6,11 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "plugin/wire/cts.h"
 #include "plugin/base/rail.h"
-
-/* NCCL_NET_MAX_REQUESTS (32) times the largest group. */
-#define MPIB_REQUESTS_MAX 256u
+#include "plugin/verbs/depth.h"
+#include "plugin/wire/cts.h"
 
 struct mpib_comm;
 struct mpib_mr;

@@ -9,10 +9,6 @@
 
 #include "plugin/connection/comm.h"
 
-/* Makes the loopback QPs of the connection's data rails. One warning on failure. */
-int mpib_flush_init(struct mpib_recv_comm *recv, const struct mpib_env *env);
-void mpib_flush_fini(struct mpib_recv_comm *recv, unsigned int rail);
-
 /* *ret stays NULL where there is nothing to wait for: no bytes, no GPU memory, MPIB_FLUSH=0.
  * Progress thread. */
 int mpib_iflush(struct mpib_comm *comm, int n, void **data, const int *sizes, struct mpib_mr **mrs,

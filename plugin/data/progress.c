@@ -121,11 +121,3 @@ int mpib_test_sizes(struct mpib_request *req, int *done, int *sizes)
 	mpib_request_put(&req->comm->pool, req);
 	return 0;
 }
-
-void mpib_transfer_prepare(struct mpib_comm *comm)
-{
-	if (comm->kind == MPIB_COUNTER_SEND)
-		mpib_send_prepare(mpib_send_comm(comm));
-	else
-		mpib_recv_prepare(mpib_recv_comm(comm));
-}

@@ -129,24 +129,3 @@ int mpib_irecv_row(struct mpib_recv_comm *recv, int n, void **data, const size_t
 	*ret = req;
 	return 0;
 }
-
-void mpib_recv_prepare(struct mpib_recv_comm *recv)
-{
-	struct mpib_comm *comm = &recv->base;
-	struct ibv_send_wr *wr = &recv->cts_wr;
-
-	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		comm->polled[rail] = (comm->data_mask & mpib_rail_bit(rail)) != 0;
-		recv->hca[rail] = &comm->dev->hca[rail];
-	}
-	recv->cts_count = &comm->counters->rail[recv->cts_rail].cts;
-	recv->cts_one.count = 1;
-	recv->cts_sge.addr = (uint64_t)(uintptr_t)&recv->cts_one;
-	recv->cts_sge.length = sizeof(recv->cts_one);
-	recv->cts_sge.lkey = comm->ring_mr->lkey[recv->cts_rail];
-	wr->opcode = IBV_WR_RDMA_WRITE;
-	wr->send_flags = IBV_SEND_INLINE;
-	wr->sg_list = &recv->cts_sge;
-	wr->num_sge = 1;
-	wr->wr.rdma.rkey = comm->remote_qps.ring_rkey[recv->cts_rail];
-}

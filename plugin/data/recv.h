@@ -6,8 +6,8 @@
 #ifndef MPIB_PLUGIN_RECV_H
 #define MPIB_PLUGIN_RECV_H
 
-#include "plugin/verbs/srq.h"
 #include "plugin/data/transfer.h"
+#include "plugin/verbs/srq.h"
 
 /* Any receive; looks at everything that the usual one takes for granted. */
 int mpib_irecv_row(struct mpib_recv_comm *recv, int n, void **data, const size_t *sizes,

@@ -24,29 +24,11 @@ static __attribute__((cold)) int protocol_error(struct mpib_recv_comm *recv, uns
 	return mpib_comm_fail(&recv->base, -EPROTO, text);
 }
 
-/* A completion used a receive: one that this connection has reserved, or, from a peer that sends
- * more than it may, a spare one. */
-static void take_receive(struct mpib_recv_comm *recv, unsigned int rail)
-{
-	atomic_int *credits = &recv->base.dev->hca[rail].srq_credits;
-
-	if (mpib_likely(recv->reserved[rail]))
-		recv->reserved[rail]--;
-	else
-		(void)atomic_fetch_sub_explicit(credits, 1, memory_order_acq_rel);
-}
-
-void mpib_recv_used(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc)
-{
-	if (wc->wr_id == MPIB_WR_RECV)
-		take_receive(recv, rail);
-}
-
 /* An immediate that can't belong to anything. */
 static __attribute__((cold)) int stray(struct mpib_recv_comm *recv, unsigned int rail, uint32_t imm,
 				       const struct mpib_request *req)
 {
-	take_receive(recv, rail);
+	mpib_srq_used(recv->hca[rail], &recv->reserved[rail]);
 	return protocol_error(recv, rail, imm,
 			      req ? "more messages than receives"
 				  : "no receive is posted in its slot");
@@ -190,7 +172,8 @@ static __attribute__((cold)) int give_up(struct mpib_recv_comm *recv, unsigned i
 					 const struct ibv_wc *wc, const struct ibv_wc *end, int r)
 {
 	for (; wc < end; wc++)
-		mpib_recv_used(recv, rail, wc);
+		if (wc->wr_id == MPIB_WR_RECV)
+			mpib_srq_used(recv->hca[rail], &recv->reserved[rail]);
 	return r;
 }
 

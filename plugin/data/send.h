@@ -10,9 +10,9 @@
 #include <arpa/inet.h>
 
 #include "common/split.h"
-#include "plugin/wire/imm.h"
 #include "plugin/data/policy.h"
 #include "plugin/data/transfer.h"
+#include "plugin/wire/imm.h"
 
 /* An answer "not now" for want of a clear-to-send: 0, or why there will be none any more. */
 int mpib_send_not_now(struct mpib_send_comm *send);
@@ -20,10 +20,6 @@ int mpib_send_not_now(struct mpib_send_comm *send);
 /* Errors of a send; all fail the connection. */
 int mpib_send_too_large(struct mpib_send_comm *send, size_t size, const struct mpib_cts *cts);
 int mpib_send_post_failed(struct mpib_send_comm *send, unsigned int rail, int r);
-
-/* A message alone in its row for which mpib_send_usual says no. */
-int mpib_isend_odd(struct mpib_send_comm *send, void *data, size_t size, int tag,
-		   const struct mpib_mr *mr, struct mpib_request **ret);
 
 /* An empty message still takes one request, on the rail that isolation would choose: its bit. */
 unsigned int mpib_send_empty_mask(const struct mpib_send_comm *send, uint32_t share);

@@ -165,22 +165,48 @@ int mpib_isend_group(struct mpib_send_comm *send, void *data, size_t size, int t
 	return mpib_group_add(send, k, mpib_policy_share(send), data, size, mr ? mr : &no_mr, ret);
 }
 
-void mpib_group_prepare(struct mpib_send_comm *send, unsigned int rail)
+int mpib_isend_odd(struct mpib_send_comm *send, void *data, size_t size, int tag,
+		   const struct mpib_mr *mr, struct mpib_request **ret)
 {
-	struct mpib_group_wrs *wrs = &send->group.wrs[rail];
-	struct mpib_wr *final = &wrs->wr[MPIB_GROUP_MAX];
+	static const struct mpib_mr no_mr;
+	const struct mpib_cts *cts = send->cts[send->head % MPIB_ROWS].element;
 	struct mpib_comm *comm = &send->base;
+	uint32_t share = mpib_policy_share(send), imm;
+	size_t sup = mpib_split_sup(size, mpib_split_whole(size, share, send->split_min));
+	size_t start[MPIB_RAIL_MAX] = { 0, size - sup }, len[MPIB_RAIL_MAX] = { size - sup, sup };
+	unsigned int mask = mpib_send_mask(size - sup, sup);
+	struct mpib_request *req;
 
-	for (struct mpib_wr *wr = wrs->wr; wr < final; wr++) {
-		wr->wr.opcode = IBV_WR_RDMA_WRITE;
-		wr->wr.sg_list = &wr->sge;
-		wr->wr.num_sge = 1;
-		wr->wr.next = &wr[1].wr;
+	if (size > mpib_cts_size(cts))
+		return mpib_send_too_large(send, size, cts);
+	if (len[MPIB_SOUT] > send->max_msg[MPIB_SOUT] || len[MPIB_SUP] > send->max_msg[MPIB_SUP] ||
+	    size > send->ar_above)
+		return mpib_isend_group(send, data, size, tag, mr, ret);
+	req = mpib_request_get(&comm->pool);
+	if (!req)
+		return 0;
+	if (!mask)
+		mask = mpib_send_empty_mask(send, share);
+	imm = htonl(mpib_imm_encode(send->head, mask, mpib_imm_size_q(size)));
+	req->remaining = mask == 3 ? 2 : 1;
+	req->size = size;
+	send->head++;
+	comm->counters->share = share;
+	comm->counters->messages++;
+	*ret = req;
+
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		int r;
+
+		if (!(mask & mpib_rail_bit(rail)))
+			continue;
+		mpib_send_fill(send, rail, req, cts, mr ? mr : &no_mr, (uint64_t)(uintptr_t)data,
+			       start[rail], len[rail], imm);
+		send->wr[rail].num_sge = len[rail] != 0;
+		r = mpib_send_post(send, rail);
+		send->wr[rail].num_sge = 1;
+		if (r < 0)
+			return r;
 	}
-	final->wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-	final->wr.send_flags = IBV_SEND_SIGNALED;
-	final->wr.sg_list = &final->sge;
-	final->wr.wr.rdma.rkey = comm->remote_qps.ring_rkey[rail];
-	final->sge.lkey = comm->ring_mr->lkey[rail];
-	wrs->at = final;
+	return 0;
 }

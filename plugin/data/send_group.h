@@ -14,7 +14,10 @@
 
 /* All of the row is matched: posts it. */
 int mpib_group_start(struct mpib_send_comm *send);
-void mpib_group_prepare(struct mpib_send_comm *send, unsigned int rail);
+
+/* A message alone in its row for which mpib_send_usual says no. */
+int mpib_isend_odd(struct mpib_send_comm *send, void *data, size_t size, int tag,
+		   const struct mpib_mr *mr, struct mpib_request **ret);
 
 /* A message of a group, or one that has to be cut. */
 int mpib_isend_group(struct mpib_send_comm *send, void *data, size_t size, int tag,

@@ -12,7 +12,7 @@
 
 #include <limits.h>
 
-#include "plugin/connection/comm.h"
+#include "plugin/data/comm_error.h"
 
 /* wr_id of a sender's work request: the request's index, and for requests posted in a batch what
  * the batch took of the send queue. */
@@ -22,22 +22,8 @@
 #define MPIB_WR_FINAL	    (1ull << 40) /* the batch ends its row on this rail */
 #define MPIB_WR_SLOW	    (1ull << 41)
 
-/* Prepares what messages only fill in; once, with QPs, rings and rails in place. */
-void mpib_transfer_prepare(struct mpib_comm *comm);
-void mpib_send_prepare(struct mpib_send_comm *send);
-void mpib_recv_prepare(struct mpib_recv_comm *recv);
-
 /* Goes on with a group or a cut message whose requests didn't all fit into the send queues. */
 int mpib_send_slow(struct mpib_send_comm *send);
-
-/* True once, where the peer's BYE tells that all rows that were posted have arrived: their requests
- * are done from here on, whatever becomes of the acknowledgements, and no rail is polled any more.
- * What was not posted stays as it is, and further sends are for mpib_comm_check. */
-bool mpib_send_arrived(struct mpib_send_comm *send);
-
-/* Takes a receive that a completion used off the reservations; for those that nothing else looks
- * at (after an error, at close). */
-void mpib_recv_used(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc);
 
 /* Polls a rail's completions and credits every request that they belong to. */
 int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail);

@@ -8,13 +8,15 @@
 #include <string.h>
 
 #include "plugin/agent/agent_link.h"
-#include "plugin/setup/connect.h"
 #include "plugin/base/counters.h"
 #include "plugin/base/exit.h"
-#include "plugin/verbs/device.h"
 #include "plugin/base/log.h"
 #include "plugin/base/result.h"
 #include "plugin/base/watch.h"
+#include "plugin/setup/comm_life.h"
+#include "plugin/setup/connect.h"
+#include "plugin/verbs/device.h"
+#include "plugin/verbs/mr.h"
 
 /* A receive that NCCL could post must stay reportable as an int. */
 #define MAX_BYTES ((size_t)1 << 30)
@@ -236,7 +238,7 @@ __attribute__((destructor)) static void unload(void)
 
 	if (!mpib_watch_is_owner())
 		return;
-	if (mpib_process_exits() && (mpib_comms_any() || mpib_listeners_any())) {
+	if (mpib_process_exits() && (mpib_comms_first() || mpib_listeners_any())) {
 		mpib_watch_stop();
 		return;
 	}

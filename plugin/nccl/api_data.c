@@ -4,9 +4,9 @@
  * there. */
 #include "plugin/nccl/api.h"
 
+#include "plugin/base/result.h"
 #include "plugin/data/flush.h"
 #include "plugin/data/recv.h"
-#include "plugin/base/result.h"
 #include "plugin/data/send_group.h"
 
 static __attribute__((noinline)) ncclResult_t isend_not_now(struct mpib_send_comm *send)

@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plugin/agent/agent_link.h"
 #include "plugin/base/clock.h"
 #include "plugin/base/log.h"
+#include "plugin/setup/comm_activate.h"
+#include "plugin/setup/comm_life.h"
 #include "plugin/setup/listen_impl.h"
 
 /* Tells the peer, and whoever asks again. */
@@ -184,7 +187,7 @@ static int finish(struct mpib_listener *listener, struct mpib_comm **ret)
 	if (r < 0)
 		return accept_broken(listener, r);
 	if (r > 0) {
-		r = mpib_comm_establish(listener->comm);
+		r = mpib_comm_establish(listener->comm, &listener->env);
 		if (r < 0 && mpib_net_is_transient(-r))
 			r = 0;
 		else if (r < 0)

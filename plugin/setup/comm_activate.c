@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the peer's queue pairs to a connection that can carry messages; SUP is given up where it may
- * be and can't be reached. */
-#include "plugin/connection/comm.h"
+#include "plugin/setup/comm_activate.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "common/split.h"
+#include "plugin/agent/agent_link.h"
 #include "plugin/base/clock.h"
-#include "plugin/data/flush.h"
 #include "plugin/base/log.h"
-#include "plugin/setup/qp.h"
 #include "plugin/base/result.h"
+#include "plugin/setup/flush_qp.h"
+#include "plugin/setup/qp.h"
 
 /* Peers whose SUP could not be resolved lately. The kernel takes a second to find that out, inside
  * the call; the next connections to the same peer shouldn't wait for it again. */
@@ -65,8 +63,6 @@ void mpib_comm_drop_sup(struct mpib_comm *comm, const char *who)
 	mpib_qps_destroy(comm, MPIB_SUP);
 	comm->nqps[MPIB_SUP] = 0;
 	comm->rail_mask = comm->data_mask = mpib_rail_bit(MPIB_SOUT);
-	if (comm->kind == MPIB_COUNTER_SEND)
-		mpib_send_comm(comm)->share_fixed = 0;
 }
 
 int mpib_comm_register(struct mpib_comm *comm)
@@ -78,60 +74,6 @@ int mpib_comm_register(struct mpib_comm *comm)
 				   comm->remote.rail[MPIB_SOUT].ipv4_be,
 				   sup ? comm->local.rail[MPIB_SUP].ipv4_be : 0,
 				   sup ? comm->remote.rail[MPIB_SUP].ipv4_be : 0);
-}
-
-/* Switches of InfiniBand spread plain writes over paths and keep writes with immediate on one. All
- * of a rail's requests of a message are on one QP, and RC promises that the immediate is told after
- * the writes before it are in memory (InfiniBand specification, 9.5), whatever their order: a
- * device of another transport, as iWARP, doesn't say so, and RoCE networks seldom spread. */
-static bool is_spread(const struct mpib_comm *comm, unsigned int rail)
-{
-	return comm->local.rail[rail].link_layer == IBV_LINK_LAYER_INFINIBAND &&
-	       comm->dev->hca[rail].ctx->device->transport_type == IBV_TRANSPORT_IB;
-}
-
-static size_t ar_above(const struct mpib_comm *comm, const struct mpib_env *env)
-{
-	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
-		if (comm->data_mask & mpib_rail_bit(rail) && !is_spread(comm, rail))
-			return SIZE_MAX;
-	return env->ar_threshold < 0 ? SIZE_MAX : (size_t)env->ar_threshold;
-}
-
-static void prepare_send(struct mpib_send_comm *send, const struct mpib_env *env)
-{
-	struct mpib_comm *comm = &send->base;
-
-	send->record_addr = comm->remote_qps.ring_addr;
-	send->split_min = (size_t)env->split_min;
-	send->ar_above = ar_above(comm, env);
-	send->share_fixed = comm->path == MPIB_PATH_INTRA ? MPIB_SHARE_MAX : 0;
-	if (!(comm->data_mask & mpib_rail_bit(MPIB_SUP)))
-		send->share_fixed = 0;
-	send->share_last = send->share_fixed;
-	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		struct ibv_send_wr *wr = &send->wr[rail];
-		uint32_t limit = comm->dev->hca[rail].port_attr.max_msg_sz;
-
-		/* Pieces stay whole 128-byte lines, and within a 32-bit length. */
-		if (limit == 0 || limit > 1u << 30)
-			limit = 1u << 30;
-		send->max_msg[rail] =
-			limit > MPIB_SPLIT_ALIGN ? limit & ~(MPIB_SPLIT_ALIGN - 1) : limit;
-		wr->sg_list = &send->sge[rail];
-		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		wr->send_flags = IBV_SEND_SIGNALED;
-	}
-}
-
-static void prepare_recv(struct mpib_recv_comm *recv)
-{
-	struct mpib_comm *comm = &recv->base;
-
-	recv->cts_addr = comm->remote_qps.ring_addr;
-	recv->cts_rail = mpib_qps_cts_rail(comm);
-	recv->cts_qp = comm->qp[recv->cts_rail][0];
-	recv->cts_limit = MPIB_CTS_DEPTH;
 }
 
 int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env)
@@ -175,10 +117,6 @@ int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env)
 		}
 	}
 
-	if (comm->kind == MPIB_COUNTER_SEND)
-		prepare_send(mpib_send_comm(comm), env);
-	else
-		prepare_recv(mpib_recv_comm(comm));
 	if (comm->kind == MPIB_COUNTER_RECV && comm->dev->ptr_support && env->flush)
 		return mpib_flush_init(mpib_recv_comm(comm), env);
 	return 0;

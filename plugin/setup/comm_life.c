@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plugin/connection/comm.h"
+#include "plugin/setup/comm_life.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,19 +9,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/split.h"
-#include "plugin/base/clock.h"
+#include "plugin/agent/agent_link.h"
 #include "plugin/base/counters.h"
-#include "plugin/data/flush.h"
 #include "plugin/base/log.h"
-#include "plugin/setup/qp.h"
 #include "plugin/base/result.h"
+#include "plugin/setup/flush_qp.h"
+#include "plugin/setup/prepare.h"
+#include "plugin/setup/qp.h"
+#include "plugin/verbs/async.h"
+#include "plugin/verbs/port.h"
 #include "plugin/verbs/srq.h"
-#include "plugin/data/transfer.h"
 #include "plugin/wire/net.h"
-
-/* Under the watch lock. */
-static struct mpib_comm *all_comms;
 
 /* Ring of a sender: CTS rows, then staging for completion records. Of a receiver: staging for CTS
  * rows, then the completion records. */
@@ -84,13 +82,7 @@ int mpib_comm_new(enum mpib_counter_kind kind, struct mpib_device *dev, const st
 		return r;
 	}
 
-	mpib_watch_lock();
-	comm->next = all_comms;
-	comm->link = &all_comms;
-	if (all_comms)
-		all_comms->link = &comm->next;
-	all_comms = comm;
-	mpib_watch_unlock();
+	mpib_comms_add(comm);
 	*ret = comm;
 	return 0;
 }
@@ -225,46 +217,6 @@ void mpib_comm_qps(const struct mpib_comm *comm, struct mpib_peer_qps *ret)
 
 /* ---- living --------------------------------------------------------------------------------- */
 
-/* What the helper thread does with the control connection of a live connection. */
-static void on_ctl(struct mpib_watch_item *item, uint32_t events)
-{
-	struct mpib_comm *comm = mpib_container_of(item, struct mpib_comm, ctl_watch);
-	struct mpib_frame frame;
-	int r;
-
-	(void)events;
-	while ((r = mpib_ctl_recv(&comm->ctl, &frame)) > 0) {
-		if (frame.type == MPIB_FRAME_BYE) {
-			unsigned int rows = MPIB_FLAG_PEER_ROWS;
-
-			if (mpib_bye_decode(frame.payload, frame.payload_len, &comm->bye_rows) < 0)
-				rows = 0;
-			mpib_comm_flag(comm, MPIB_FLAG_PEER_BYE | rows);
-		} else if (frame.type == MPIB_FRAME_FAIL) {
-			comm->fail_device = mpib_fail_decode(frame.payload, frame.payload_len,
-							     comm->fail_text) == MPIB_FAIL_DEVICE;
-			mpib_comm_flag(comm, MPIB_FLAG_PEER_FAIL);
-		}
-		/* Other types come from a later release, which goes without an answer: what needs
-		 * one is sent where both ends have its feature. */
-	}
-	if (r < 0) {
-		mpib_watch_del(item);
-		mpib_comm_flag(comm, MPIB_FLAG_PEER_GONE);
-	}
-}
-
-bool mpib_comm_peer_closed(struct mpib_comm *comm)
-{
-	if (!(atomic_load_explicit(&comm->flags, memory_order_acquire) & MPIB_FLAG_PEER_BYE)) {
-		mpib_watch_lock();
-		if (comm->ctl_watch.id)
-			on_ctl(&comm->ctl_watch, EPOLLIN);
-		mpib_watch_unlock();
-	}
-	return atomic_load_explicit(&comm->flags, memory_order_acquire) & MPIB_FLAG_PEER_BYE;
-}
-
 static int start_counters(struct mpib_comm *comm)
 {
 	struct mpib_counter_entry *entry = mpib_counters_get();
@@ -290,7 +242,7 @@ static int start_counters(struct mpib_comm *comm)
 	return 0;
 }
 
-int mpib_comm_establish(struct mpib_comm *comm)
+int mpib_comm_establish(struct mpib_comm *comm, const struct mpib_env *env)
 {
 	int r;
 
@@ -301,16 +253,10 @@ int mpib_comm_establish(struct mpib_comm *comm)
 		r = start_counters(comm);
 		if (r < 0)
 			return r;
-		mpib_transfer_prepare(comm);
+		mpib_comm_prepare(comm, env);
 	}
 
-	comm->ctl_watch.fd = comm->ctl.fd;
-	comm->ctl_watch.on_event = on_ctl;
-	mpib_watch_lock();
-	r = mpib_watch_add(&comm->ctl_watch, EPOLLIN);
-	if (r == 0)
-		on_ctl(&comm->ctl_watch, EPOLLIN); /* what came together with the last frame */
-	mpib_watch_unlock();
+	r = mpib_comm_watch_ctl(comm);
 	if (r < 0 && mpib_net_is_transient(-r))
 		return r;
 	if (r < 0) {
@@ -346,7 +292,8 @@ static void return_receives(struct mpib_recv_comm *recv, unsigned int rail)
 
 	while (comm->cq[rail] && (n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc)) > 0)
 		for (int k = 0; k < n; k++)
-			mpib_recv_used(recv, rail, &wc[k]);
+			if (wc[k].wr_id == MPIB_WR_RECV)
+				mpib_srq_used(&comm->dev->hca[rail], &recv->reserved[rail]);
 	while (recv->reserved[rail]) {
 		recv->reserved[rail]--;
 		mpib_srq_release(&comm->dev->hca[rail]);
@@ -409,50 +356,14 @@ void mpib_comm_free(struct mpib_comm *comm)
 		send_bye(comm);
 	mpib_ctl_close(&comm->ctl);
 
-	mpib_watch_lock();
-	*comm->link = comm->next;
-	if (comm->next)
-		comm->next->link = comm->link;
-	mpib_watch_unlock();
+	mpib_comms_del(comm);
 	free_resources(comm);
-}
-
-void mpib_comms_fork_child(void)
-{
-	for (struct mpib_comm *comm = all_comms; comm; comm = comm->next) {
-		if (comm->ctl.fd >= 0)
-			(void)close(comm->ctl.fd);
-		comm->ctl.fd = -1; /* the number may be another file's soon */
-		comm->error = -ESHUTDOWN;
-		comm->busy |= MPIB_BUSY_FAILED;
-	}
-}
-
-bool mpib_comms_any(void)
-{
-	return all_comms != NULL;
 }
 
 void mpib_comm_free_all(void)
 {
-	while (all_comms)
-		mpib_comm_free(all_comms);
-}
+	struct mpib_comm *comm;
 
-/* ---- news from the helper thread ------------------------------------------------------------- */
-
-void mpib_comm_flag(struct mpib_comm *comm, unsigned int flag)
-{
-	if (!atomic_load_explicit(&comm->flags, memory_order_relaxed))
-		comm->news_ms = mpib_now_ms();
-	(void)atomic_fetch_or_explicit(&comm->flags, flag, memory_order_release);
-}
-
-void mpib_comm_flag_hca(const struct mpib_hca *hca, unsigned int flag)
-{
-	mpib_watch_lock();
-	for (struct mpib_comm *comm = all_comms; comm; comm = comm->next)
-		if (&comm->dev->hca[hca->rail] == hca && comm->data_mask & 1u << hca->rail)
-			mpib_comm_flag(comm, flag);
-	mpib_watch_unlock();
+	while ((comm = mpib_comms_first()))
+		mpib_comm_free(comm);
 }

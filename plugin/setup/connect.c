@@ -11,10 +11,13 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
+#include "plugin/agent/agent_link.h"
 #include "plugin/base/clock.h"
 #include "plugin/base/log.h"
-#include "plugin/wire/net.h"
 #include "plugin/base/result.h"
+#include "plugin/setup/comm_activate.h"
+#include "plugin/setup/comm_life.h"
+#include "plugin/wire/net.h"
 
 #define RETRY_MS     100
 #define AFAR_WAIT_MS 250 /* for TCP, and for the listener to have read */
@@ -462,7 +465,7 @@ static int got_ready(struct connecting *c, const struct mpib_frame *frame)
 /* 1: the connection is up; 0: what is short now may be there at the next call. */
 static int establish(struct connecting *c)
 {
-	int r = mpib_comm_establish(c->comm);
+	int r = mpib_comm_establish(c->comm, &c->env);
 
 	if (r < 0 && mpib_net_is_transient(-r)) {
 		c->transient = r;

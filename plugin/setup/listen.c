@@ -16,10 +16,13 @@
 #include <unistd.h>
 
 #include "plugin/base/clock.h"
-#include "plugin/setup/listen_impl.h"
 #include "plugin/base/log.h"
-#include "plugin/wire/net.h"
 #include "plugin/base/result.h"
+#include "plugin/setup/comm_life.h"
+#include "plugin/setup/listen_impl.h"
+#include "plugin/verbs/async.h"
+#include "plugin/verbs/port.h"
+#include "plugin/wire/net.h"
 
 #define CANDIDATES_MAX	256 /* the oldest makes room for a newer one */
 #define ACCEPTS_AT_ONCE 16

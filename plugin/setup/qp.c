@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "plugin/base/log.h"
+#include "plugin/verbs/async.h"
 
 /* As NCCL's own transport: 0.64 ms until a sender may try a receiver again that had no receive. */
 #define MIN_RNR_TIMER 12

@@ -8,30 +8,6 @@
 
 #include "plugin/connection/comm.h"
 
-/*
- * How deep the queues are. Queue memory is most of what a connection's set-up costs, so each gets
- * what can ever be in it; one that is full, or a completion queue that overflows, ends the
- * connection.
- *
- * A sender's QP holds at most
- *   - a request of each message posted whole. A message has a struct mpib_request from before its
- *     post until after its completion was polled, and there are MPIB_REQUESTS_MAX. All can be on
- *     one QP: messages take QPs in turns, but completions of one may be late.
- *   - MPIB_SQ_SLOW of groups and cut messages, which slow_used counts.
- * Its rail's CQ gets completions of sends alone: the messages posted whole once in all, whatever
- * their QP, and MPIB_SQ_SLOW of each QP. Few of the latter ask for a completion, but a QP that
- * fails completes all that it has.
- *
- * A receiver posts clear-to-sends on one QP, cts_limit of them; its other QPs post nothing. Its
- * CQ gets one immediate at most for each row that is posted, and one completion for each flush,
- * and those have a request of one pool; on the rail with the clear-to-sends also theirs, all of
- * them where the QP fails.
- *
- * A rail that carries nothing (SOUT of vanilla mode within an island) has QPs because the wire
- * says so. An empty queue isn't asked for: not every driver likes it.
- */
-#define MPIB_SQ_DEPTH (MPIB_REQUESTS_MAX + MPIB_SQ_SLOW)
-
 /* The rail whose QP 0 takes the clear-to-sends; known with mode and path. */
 static inline unsigned int mpib_qps_cts_rail(const struct mpib_comm *comm)
 {

@@ -8,29 +8,21 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "plugin/connection/comm.h"
+#include "common/macros.h"
 #include "plugin/base/log.h"
 
-/* The owner of a QP or CQ is its context. The event holds up ibv_destroy_qp and _cq until it is
- * acknowledged, so the connection is still there. */
-static void comm_event(const struct mpib_hca *hca, struct mpib_comm *comm, const char *object,
+static const struct mpib_async_listener *listener; /* under the watch lock */
+
+void mpib_async_listen(const struct mpib_async_listener *new_listener)
+{
+	listener = new_listener;
+}
+
+static void tell_owner(const struct mpib_hca *hca, void *owner, const char *object,
 		       const char *text)
 {
-	/* A rail that carries none of its data can't harm it. */
-	if (!(comm->data_mask & mpib_rail_bit(hca->rail))) {
-		if (comm->events_ignored++ == 0)
-			MPIB_INFO("%s rail %s, %s: %s; the connection with %s doesn't use this "
-				  "rail and goes on",
-				  mpib_rail_name(hca->rail), hca->name, object, text,
-				  comm->peer_text);
-		return;
-	}
-	/* A completion usually tells more: the data path speaks first, this text is its last
-	 * resort. */
-	if (!(atomic_load_explicit(&comm->flags, memory_order_relaxed) & MPIB_FLAG_QP_FATAL))
-		(void)snprintf(comm->qp_text, sizeof(comm->qp_text), "%s rail %s, %s: %s",
-			       mpib_rail_name(hca->rail), hca->name, object, text);
-	mpib_comm_flag(comm, MPIB_FLAG_QP_FATAL);
+	if (listener)
+		listener->on_object(hca, owner, object, text);
 }
 
 static void qp_event(const struct mpib_hca *hca, const struct ibv_qp *qp, const char *text)
@@ -38,7 +30,7 @@ static void qp_event(const struct mpib_hca *hca, const struct ibv_qp *qp, const 
 	char object[24];
 
 	(void)snprintf(object, sizeof(object), "QP 0x%x", qp->qp_num);
-	comm_event(hca, qp->qp_context, object, text);
+	tell_owner(hca, qp->qp_context, object, text);
 }
 
 /* The first reason stands. */
@@ -50,7 +42,8 @@ static void lost(struct mpib_hca *hca, const char *event, const char *text)
 	MPIB_WARN("%s rail %s: %s: the device is lost to this process", mpib_rail_name(hca->rail),
 		  hca->name, hca->lost_text);
 	atomic_store_explicit(&hca->fatal, 1, memory_order_release);
-	mpib_comm_flag_hca(hca, MPIB_FLAG_DEVICE_FATAL);
+	if (listener)
+		listener->on_lost(hca);
 }
 
 /* The next connection searches the table anew. */
@@ -70,7 +63,7 @@ static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
 		lost(hca, "IBV_EVENT_DEVICE_FATAL", text);
 		break;
 	case IBV_EVENT_CQ_ERR: /* say, more immediates from a broken peer than it has receives */
-		comm_event(hca, event->element.cq->cq_context, "CQ", text);
+		tell_owner(hca, event->element.cq->cq_context, "CQ", text);
 		break;
 	case IBV_EVENT_SRQ_ERR:
 		lost(hca, "IBV_EVENT_SRQ_ERR", text);
@@ -131,6 +124,17 @@ void mpib_async_look(struct mpib_hca *hca)
 		on_event(&hca->async, (uint32_t)p.revents);
 	}
 	mpib_watch_unlock();
+}
+
+bool mpib_hca_failed(struct mpib_hca *hca)
+{
+	mpib_async_look(hca);
+	if (!atomic_load_explicit(&hca->fatal, memory_order_acquire))
+		return false;
+	MPIB_WARN("%s rail %s is lost to this process by %s: no connections; start the process "
+		  "anew",
+		  mpib_rail_name(hca->rail), hca->name, hca->lost_text);
+	return true;
 }
 
 int mpib_async_watch(struct mpib_hca *hca)

@@ -12,11 +12,13 @@
 
 #include "common/hca_list.h"
 #include "common/ipv4.h"
-#include "plugin/verbs/async.h"
-#include "plugin/verbs/gdr.h"
 #include "plugin/base/log.h"
-#include "plugin/verbs/mr.h"
 #include "plugin/base/result.h"
+#include "plugin/verbs/async.h"
+#include "plugin/verbs/device_pair.h"
+#include "plugin/verbs/gdr.h"
+#include "plugin/verbs/mr.h"
+#include "plugin/verbs/port.h"
 #include "plugin/verbs/srq.h"
 
 static struct {

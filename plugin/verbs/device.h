@@ -1,73 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * HCAs and fused devices. An HCA here is one port of one RDMA device, opened for one rail; a fused
- * device is what NCCL sees: the k-th SOUT with the k-th SUP. Made by the process's first init and
- * closed by its last finalize.
- */
+/* Fused devices: made by the process's first init and closed by its last finalize. */
 #ifndef MPIB_PLUGIN_DEVICE_H
 #define MPIB_PLUGIN_DEVICE_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "common/hca_list.h"
-#include "plugin/base/env.h"
-#include "plugin/verbs/gid.h"
-#include "plugin/wire/handshake.h"
-#include "plugin/base/rail.h"
-#include "plugin/verbs/verbs.h"
-#include "plugin/base/watch.h"
-
-#define MPIB_SRQ_CHAIN 64 /* receives in one post */
-#define MPIB_LOST_MAX  96
-
-struct mpib_comm;
-struct mpib_mr_cache;
-
-struct mpib_hca {
-	char name[MPIB_HCA_NAME_MAX]; /* name:port */
-	unsigned int rail;
-	unsigned int port;
-	struct ibv_context *ctx;
-	struct ibv_pd *pd;
-	struct ibv_device_attr attr;
-	struct ibv_port_attr
-		port_attr; /* as of init; MTU and GID are read again at each connection */
-	uint64_t guid;
-	unsigned int speed_mbps;
-	char pci_path[256]; /* empty where sysfs has none */
-
-	struct mpib_watch_item async;  /* verbs async events; read by the helper thread */
-	char lost_text[MPIB_LOST_MAX]; /* the event; written before `fatal` is set */
-	atomic_int fatal;	       /* set under the watch lock: see mpib_hca_failed */
-	/* What a create of a QP with inline data has shown: the most that the device takes, + 1, up
-	 * to MPIB_INLINE_MAX; 0: not known. Service threads write it. */
-	atomic_uint inline_max;
-	/* Where the search for a GID ended last, + 1; 0: search. Service threads write it; the
-	 * helper thread clears it where the table changed. */
-	atomic_uint gid_at;
-
-	/* Shared receive queue: see srq.h. */
-	pthread_mutex_t srq_lock;
-	struct ibv_srq *srq;
-	atomic_int srq_credits;
-	uint32_t srq_depth;
-	bool srq_full_told;			      /* srq_lock */
-	struct ibv_recv_wr srq_chain[MPIB_SRQ_CHAIN]; /* srq_lock; what a refill posts */
-
-	struct mpib_mr_cache *mrs; /* see mr.h */
-	enum mpib_relaxed relaxed; /* of registrations; from MAY to OFF under the cache's lock */
-};
-
-struct mpib_device {
-	int index;
-	char name[2 * MPIB_HCA_NAME_MAX];
-	uint64_t guid;			    /* unique among the devices of the process */
-	unsigned int ptr_support;	    /* NCCL_PTR_*, beside host memory */
-	struct mpib_hca hca[MPIB_RAIL_MAX]; /* what the older documents call the vDev */
-};
+#include "plugin/verbs/hca.h"
 
 /* Opens what the environment names. -MPIB_EUSAGE (wrong or missing names: the warning lists what
  * exists) or the cause's errno (permission stays EACCES); one warning; nothing stays open. */
@@ -77,32 +13,5 @@ int mpib_device_count(void);
 
 /* NULL for an index that doesn't exist. */
 struct mpib_device *mpib_device_get(int index);
-
-/* Warns where the rails of @dev, whose addresses are @ipv4_be, are hardly meant to be a pair. */
-void mpib_device_check_pair(const struct mpib_device *dev, const uint32_t ipv4_be[MPIB_RAIL_MAX]);
-
-/* True, with one warning that names the event, where the HCA is lost to this process. Looks at
- * events that the helper thread hasn't read yet: to be asked before a connection, and where a verb
- * failed, since then that is the cause. Not under srq_lock or the lock of registrations. */
-bool mpib_hca_failed(struct mpib_hca *hca);
-
-/* Where a connection's QPs begin: entries of the port's tables. */
-struct mpib_source {
-	struct mpib_gid gid;
-	uint16_t pkey_index;
-};
-
-/* Reads port state, MTU, GID and partition afresh and fills @ret's rail; the warning names what is
- * wrong. */
-int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct mpib_peer *ret,
-		      struct mpib_source *ret_source);
-
-/* Whether the device has what MPIB can't do without: 0, or -MPIB_EUSAGE with one warning. */
-int mpib_hca_check_limits(const struct mpib_hca *hca, const struct mpib_env *env);
-
-/* Bits per second in Mbit/s of an active port: lanes times rate (InfiniBand specification, port
- * attributes). *ret_known false: a code is newer than this release, and the fastest speed that it
- * knows, or four lanes, stand for it. */
-unsigned int mpib_speed_mbps(unsigned int active_width, unsigned int active_speed, bool *ret_known);
 
 #endif

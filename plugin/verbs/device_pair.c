@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether the two HCAs of a fused device look like a pair. */
-#include "plugin/verbs/device.h"
+#include "plugin/verbs/device_pair.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef MPIB_PLUGIN_GDR_H
 #define MPIB_PLUGIN_GDR_H
 
-#include "plugin/verbs/device.h"
+#include "plugin/verbs/hca.h"
 
 /* Mask of NCCL_PTR_CUDA (a peer-memory module serves ibv_reg_mr) and NCCL_PTR_DMABUF (both HCAs'
  * drivers take DMA-BUFs). Logs one line that says which way is in use, or why none is. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "plugin/base/log.h"
+#include "plugin/verbs/async.h"
 
 struct mpib_mr_entry {
 	struct mpib_mr_cache *cache;

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "plugin/verbs/device.h"
+#include "plugin/verbs/hca.h"
 
 struct mpib_mr_entry;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "plugin/base/log.h"
+#include "plugin/verbs/async.h"
 #include "plugin/verbs/mr.h"
 
 /* Posts a chain and adds what the queue took to the credits. 0, or why it took less. */

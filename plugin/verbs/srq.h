@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "common/macros.h"
-#include "plugin/verbs/device.h"
+#include "plugin/verbs/hca.h"
 
 /* What mlx5 allows: 1024 connections that each await 32 messages. */
 #define MPIB_SRQ_DEPTH 32767
@@ -31,6 +31,16 @@ bool mpib_srq_refill(struct mpib_hca *hca);
 static inline void mpib_srq_release(struct mpib_hca *hca)
 {
 	(void)atomic_fetch_add_explicit(&hca->srq_credits, 1, memory_order_acq_rel);
+}
+
+/* A completion used a receive: one of @reserved, or, from a peer that sends more than it may, a
+ * spare one. */
+static inline void mpib_srq_used(struct mpib_hca *hca, uint32_t *reserved)
+{
+	if (mpib_likely(*reserved))
+		--*reserved;
+	else
+		(void)atomic_fetch_sub_explicit(&hca->srq_credits, 1, memory_order_acq_rel);
 }
 
 /* Reserves a receive. False: the queue is full and none is spare, try later. Any thread. */

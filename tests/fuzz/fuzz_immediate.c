@@ -7,9 +7,10 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "plugin/wire/imm.h"
 #include "plugin/data/recv.h"
+#include "plugin/setup/prepare.h"
 #include "plugin/verbs/srq.h"
+#include "plugin/wire/imm.h"
 #include "tests/fuzz/fuzz.h"
 
 #define QUEUE_MAX 64 /* completions that wait on a rail */
@@ -142,12 +143,11 @@ static void set_up(unsigned int mask)
 		requests[k].index = k;
 		mpib_request_put(&receiver.base.pool, &requests[k]);
 	}
-	receiver.cts_rail = mask & 1 ? 0 : 1;
-	receiver.cts_qp = &qp;
-	receiver.cts_limit = MPIB_CTS_DEPTH;
+	receiver.base.path = mask & 1 ? MPIB_PATH_INTER : MPIB_PATH_INTRA; /* clear-to-sends */
+	receiver.base.qp[MPIB_SOUT][0] = receiver.base.qp[MPIB_SUP][0] = &qp;
 	receiver.cts_out = cts_out;
 	receiver.records = records;
-	mpib_recv_prepare(&receiver);
+	mpib_comm_prepare(&receiver.base, NULL);
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		struct mpib_hca *hca = &device.hca[rail];

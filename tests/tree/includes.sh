@@ -7,6 +7,8 @@
 #   agent   common, libsystemd, inih, libc
 #   tests   everything, and nobody else includes tests
 #
+# and within plugin and agent the arrows among their rooms, which rooms.py has.
+#
 # Names in quotes start at the top of the tree; a .c file includes its own header first of all.
 # Headers don't include each other in circles. Files that are pure reach neither verbs nor systemd
 # nor inih, not even through another header.
@@ -98,5 +100,7 @@ while IFS= read -r file; do
 	[[ $(reach "$file") =~ \ (infiniband/[^ ]*|systemd/[^ ]*|ini\.h)\  ]] || continue
 	bad "$file: reaches ${BASH_REMATCH[1]}, and is meant to be pure"
 done < <(tree_files)
+
+"$(dirname "$0")/rooms.py" "$top" || bad "rooms: see above"
 
 finish "$count"

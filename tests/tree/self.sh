@@ -13,13 +13,14 @@ count=0
 # A small tree in which every test passes.
 fresh() {
 	rm -rf "$tree"
-	mkdir -p "$tree/common" "$tree/plugin/wire" "$tree/agent" "$tree/tests"
+	mkdir -p "$tree/common" "$tree/plugin/base" "$tree/plugin/wire" "$tree/docs" "$tree/agent" "$tree/tests"
 	cp "$top/.clang-format" "$tree"
 	cp "$top/common/mpib_agent_iface.h" "$tree/common"
-	printf '%s\n#include <stdint.h>\n' "$spdx" >"$tree/plugin/good.h"
-	printf '%s\n#include "plugin/good.h"\n\n#include <infiniband/verbs.h>\n' "$spdx" \
-		>"$tree/plugin/good.c"
+	printf '%s\n#include <stdint.h>\n' "$spdx" >"$tree/plugin/base/good.h"
+	printf '%s\n#include "plugin/base/good.h"\n\n#include <infiniband/verbs.h>\n' "$spdx" \
+		>"$tree/plugin/base/good.c"
 	printf '%s\n' "$spdx" >"$tree/tests/test.h"
+	{ echo "$spdx" && "$here/rooms.py" --print; } >"$tree/docs/architecture.md"
 }
 
 # expect pass|fail TEST WHY: the tree as it is now.
@@ -46,30 +47,51 @@ for test in headers includes spdx words; do
 done
 
 plant headers common/bad.h 'static inline uint32_t f(void) { return 1; }\n' "needs another header"
-plant headers plugin/bad.h 'struct twice { int x; };\n' "no include guard"
+plant headers plugin/base/bad.h 'struct twice { int x; };\n' "no include guard"
 plant includes common/bad.c '#include <infiniband/verbs.h>\n' "verbs in common"
-plant includes common/bad.c '#include "plugin/good.h"\n' "plugin in common"
+plant includes common/bad.c '#include "plugin/base/good.h"\n' "plugin in common"
 plant includes common/bad.c '#include <ini.h>\n' "inih in common"
 plant includes common/bad.c '#include <systemd/sd-daemon.h>\n' "libsystemd in common"
-plant includes plugin/bad.c '#include <systemd/sd-daemon.h>\n' "libsystemd in plugin"
-plant includes plugin/bad.c '#include "tests/test.h"\n' "tests in plugin"
-plant includes plugin/bad.c '  #  include "agent/good.h"\n' "agent in plugin"
-plant includes plugin/bad.c '#include "good.h"\n' "a name from its own folder"
-plant includes plugin/bad.c '#include "common/absent.h"\n' "no such header"
-plant includes plugin/good.c '#include <stdint.h>\n#include "plugin/good.h"\n' "own header second"
-plant includes agent/bad.c '#include "plugin/good.h"\n' "plugin in agent"
+plant includes plugin/base/bad.c '#include <systemd/sd-daemon.h>\n' "libsystemd in plugin"
+plant includes plugin/base/bad.c '#include "tests/test.h"\n' "tests in plugin"
+plant includes plugin/base/bad.c '  #  include "agent/good.h"\n' "agent in plugin"
+plant includes plugin/base/bad.c '#include "good.h"\n' "a name from its own folder"
+plant includes plugin/base/bad.c '#include "common/absent.h"\n' "no such header"
+plant includes plugin/base/good.c '#include <stdint.h>\n#include "plugin/base/good.h"\n' "own header second"
+plant includes agent/bad.c '#include "plugin/base/good.h"\n' "plugin in agent"
 plant includes agent/bad.c '#include <infiniband/verbs.h>\n' "verbs in agent"
 plant includes plugin/wire/imm.h '#include <infiniband/verbs.h>\n' "verbs in a pure file"
 fresh
-printf '%s\n#include <infiniband/verbs.h>\n' "$spdx" >"$tree/plugin/far.h"
-printf '%s\n#include "plugin/far.h"\n' "$spdx" >"$tree/plugin/near.h"
-printf '%s\n#include "plugin/near.h"\n' "$spdx" >"$tree/plugin/wire/handshake.h"
+printf '%s\n#include <infiniband/verbs.h>\n' "$spdx" >"$tree/plugin/base/far.h"
+printf '%s\n#include "plugin/base/far.h"\n' "$spdx" >"$tree/plugin/base/near.h"
+printf '%s\n#include "plugin/base/near.h"\n' "$spdx" >"$tree/plugin/wire/handshake.h"
 expect fail includes "verbs in a pure file, through others"
-plant includes plugin/good.h '#include "plugin/bad.h"\n' "no such header, from a header"
+plant includes plugin/base/good.h '#include "plugin/base/bad.h"\n' "no such header, from a header"
 fresh
 printf '%s\n#include "agent/two.h"\n' "$spdx" >"$tree/agent/one.h"
 printf '%s\n#include "agent/one.h"\n' "$spdx" >"$tree/agent/two.h"
 expect fail includes "two headers in a circle"
+plant includes plugin/bad.c '#include <stdint.h>\n' "a file in no room"
+fresh
+printf '%s\n' "$spdx" >"$tree/plugin/wire/ctl.h"
+printf '%s\n#include "plugin/base/good.h"\n' "$spdx" >"$tree/plugin/wire/net.c"
+expect pass includes "an arrow that is allowed"
+printf '%s\n#include "plugin/wire/ctl.h"\n' "$spdx" >"$tree/plugin/base/bad.c"
+expect fail includes "an arrow that is not"
+fresh
+printf '%s\n' "$spdx" >"$tree/plugin/wire/one.h"
+printf '%s\n#include "plugin/wire/one.h"\n' "$spdx" >"$tree/plugin/wire/two.h"
+expect pass includes "one file above another"
+printf '%s\n#include "plugin/wire/one.h"\n#include "plugin/wire/two.h"\n' "$spdx" >"$tree/plugin/wire/one.c"
+expect fail includes "a circle through a .c file"
+fresh
+sed -i 's/-> base$/-> base verbs/' "$tree/docs/architecture.md"
+expect fail includes "a picture with another arrow"
+fresh
+for k in $(seq 26); do
+	printf '%s\n' "$spdx" >"$tree/plugin/base/many$k.c"
+done
+expect fail includes "a room with too many files"
 plant words common/bad.c "/* TO""DO: more */\n" "work put off"
 plant words common/bad.c 'int x; \n' "blanks at the end"
 

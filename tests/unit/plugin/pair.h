@@ -11,6 +11,7 @@
 
 #include "plugin/nccl/api.h"
 #include "plugin/setup/connect.h"
+#include "plugin/verbs/device.h"
 
 #define PAIR_BUFFER (64 * 1024)
 

@@ -11,6 +11,7 @@
 
 #include "plugin/connection/comm.h"
 #include "plugin/data/transfer.h"
+#include "plugin/setup/comm_life.h"
 #include "tests/unit/plugin/fake_verbs.h"
 #include "tests/unit/plugin/pair.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/ipv4.h"
-#include "plugin/verbs/device.h"
+#include "plugin/verbs/port.h"
 #include "plugin/verbs/gid.h"
 #include "plugin/wire/net.h"
 #include "plugin/base/result.h"

@@ -7,6 +7,7 @@
 
 #include "plugin/connection/comm.h"
 #include "plugin/setup/qp.h"
+#include "plugin/verbs/device.h"
 #include "plugin/verbs/srq.h"
 #include "tests/unit/plugin/fake_verbs.h"
 

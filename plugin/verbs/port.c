@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an open HCA is at the moment: speed, GID and address, MTU. */
-#include "plugin/verbs/device.h"
+#include "plugin/verbs/port.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,7 +9,7 @@
 #include "plugin/base/log.h"
 #include "plugin/base/result.h"
 #include "plugin/verbs/async.h"
-#include "plugin/setup/qp.h"
+#include "plugin/verbs/depth.h"
 
 struct code {
 	unsigned int code, value;
@@ -169,17 +168,6 @@ static int choose_pkey(struct mpib_hca *hca, const struct mpib_env *env,
 			  "and not an index)",
 			  mpib_rail_name(hca->rail), hca->name, (unsigned int)env->pkey);
 	return -MPIB_EUSAGE;
-}
-
-bool mpib_hca_failed(struct mpib_hca *hca)
-{
-	mpib_async_look(hca);
-	if (!atomic_load_explicit(&hca->fatal, memory_order_acquire))
-		return false;
-	MPIB_WARN("%s rail %s is lost to this process by %s: no connections; start the process "
-		  "anew",
-		  mpib_rail_name(hca->rail), hca->name, hca->lost_text);
-	return true;
 }
 
 int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct mpib_peer *ret,

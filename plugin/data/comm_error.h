@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a connection fails: the first cause is told, once, here and to the peer. */
+#ifndef MPIB_PLUGIN_COMM_ERROR_H
+#define MPIB_PLUGIN_COMM_ERROR_H
+
+#include "plugin/connection/comm.h"
+
+/* First error wins: logs @text once, tells the peer, and makes every later call return it. Returns
+ * the error. Progress thread. */
+int mpib_comm_fail(struct mpib_comm *comm, int error, const char *text);
+
+/* Looks at what the helper thread and the devices reported; 0 while requests may still complete,
+ * else the error, after mpib_comm_fail. Progress thread, never on the fast path. */
+int mpib_comm_check(struct mpib_comm *comm);
+
+/* Text and consequences of a completion with an error. 0 where its cause isn't known yet: it is the
+ * consequence of something that will be told within MPIB_PEER_GONE_GRACE_MS, and test fails then.
+ */
+int mpib_comm_bad_completion(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc);
+
+/* A verb failed: -EIO and @text, unless the device is lost, which is the cause then. */
+int mpib_comm_verb_failed(struct mpib_comm *comm, const char *text);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/setup/flush_qp.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "plugin/base/log.h"
+#include "plugin/setup/qp.h"
+#include "plugin/verbs/async.h"
+
+/* Every request of the pool could be a flush: the queue can't overflow. */
+#define FLUSH_DEPTH MPIB_REQUESTS_MAX
+
+static int make(struct mpib_recv_comm *recv, unsigned int rail, const struct mpib_env *env)
+{
+	struct mpib_comm *comm = &recv->base;
+	struct ibv_qp_init_attr init;
+	struct mpib_qp_end self;
+	int r;
+
+	memset(&init, 0, sizeof(init));
+	init.qp_context = comm;
+	init.send_cq = comm->cq[rail];
+	init.recv_cq = comm->cq[rail];
+	init.qp_type = IBV_QPT_RC;
+	init.cap.max_send_wr = FLUSH_DEPTH;
+	init.cap.max_recv_wr = 1;
+	init.cap.max_send_sge = 1;
+	init.cap.max_recv_sge = 1;
+	r = mpib_verbs_create_qp(comm->dev->hca[rail].pd, &init, &recv->flush_qp[rail]);
+	if (r < 0)
+		return r;
+
+	self.qpn = recv->flush_qp[rail]->qp_num;
+	self.gid = comm->local.rail[rail].gid;
+	self.mtu = comm->local.rail[rail].mtu;
+	self.lid = comm->local.rail[rail].lid;
+	self.traffic_class = comm->local.traffic_class;
+	r = mpib_qp_to_init(comm, rail, recv->flush_qp[rail], IBV_ACCESS_REMOTE_READ);
+	if (r == 0)
+		r = mpib_qp_to_rtr(comm, rail, recv->flush_qp[rail], &self, env);
+	if (r == 0)
+		r = mpib_qp_to_rts(recv->flush_qp[rail], env);
+	return r;
+}
+
+int mpib_flush_init(struct mpib_recv_comm *recv, const struct mpib_env *env)
+{
+	struct mpib_comm *comm = &recv->base;
+
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		int r;
+
+		if (!(comm->data_mask & mpib_rail_bit(rail)))
+			continue;
+		r = make(recv, rail, env);
+		if (r < 0 && mpib_hca_failed(&comm->dev->hca[rail]))
+			return -EIO;
+		if (r < 0) {
+			MPIB_WARN("%s rail %s: no QP for flushes: %s; MPIB_FLUSH=0 does without, "
+				  "where the GPU needs none",
+				  mpib_rail_name(rail), comm->dev->hca[rail].name, strerror(-r));
+			return r;
+		}
+	}
+	return 0;
+}
+
+void mpib_flush_fini(struct mpib_recv_comm *recv, unsigned int rail)
+{
+	(void)mpib_verbs_destroy_qp(recv->flush_qp[rail]);
+	recv->flush_qp[rail] = NULL;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an open HCA's port is at the moment: state, GID and address, MTU, speed. */
+#ifndef MPIB_PLUGIN_PORT_H
+#define MPIB_PLUGIN_PORT_H
+
+#include "plugin/verbs/hca.h"
+
+/* Reads port state, MTU, GID and partition afresh and fills @ret's rail; the warning names what is
+ * wrong. */
+int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct mpib_peer *ret,
+		      struct mpib_source *ret_source);
+
+/* Whether the device has what MPIB can't do without: 0, or -MPIB_EUSAGE with one warning. */
+int mpib_hca_check_limits(const struct mpib_hca *hca, const struct mpib_env *env);
+
+/* Bits per second in Mbit/s of an active port: lanes times rate (InfiniBand specification, port
+ * attributes). *ret_known false: a code is newer than this release, and the fastest speed that it
+ * knows, or four lanes, stand for it. */
+unsigned int mpib_speed_mbps(unsigned int active_width, unsigned int active_speed, bool *ret_known);
+
+#endif
