@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define MPIB_IPV4_BITS	   32u
 #define MPIB_IPV4_TEXT_MAX 16 /* "255.255.255.255" and its NUL */
 #define MPIB_FLOW_TEXT_MAX 32 /* "255.255.255.255-255.255.255.255" and its NUL */
 #define MPIB_CIDR_TEXT_MAX 19 /* "255.255.255.255/32" and its NUL */

@@ -38,6 +38,10 @@ static int read_text(int fd, char *buf, size_t size)
 	return 0;
 }
 
+/* Fields of /proc/PID/stat, see proc_pid_stat(5). */
+#define STAT_STATE	3u
+#define STAT_START_TIME 22u
+
 int mpib_process_parse_stat(const char *text, uint64_t *ret_start_time)
 {
 	const char *p = strrchr(text, ')');
@@ -46,8 +50,8 @@ int mpib_process_parse_stat(const char *text, uint64_t *ret_start_time)
 	if (!p)
 		return -EBADMSG;
 
-	/* Behind the name: a blank and field 3. */
-	for (unsigned int field = 3; field <= 22; field++) {
+	/* Behind the name: a blank and the state. */
+	for (unsigned int field = STAT_STATE; field <= STAT_START_TIME; field++) {
 		p = strchr(p + 1, ' ');
 		if (!p)
 			return -EBADMSG;

@@ -234,7 +234,7 @@ static unsigned long parse_number(const char *option, const char *text, long max
 }
 
 /* One option; MPIB_CTL_USAGE where its argument is none. */
-static enum mpib_ctl_exit take_option(struct mpib_ctl *ctl, int option)
+static enum mpib_ctl_exit read_option(struct mpib_ctl *ctl, int option)
 {
 	switch (option) {
 	case 'j':
@@ -300,7 +300,7 @@ int main(int argc, char *argv[])
 			print_help();
 		if (c == 'V' || c == 'h')
 			return finish_stdout();
-		if (take_option(&ctl, c) != MPIB_CTL_OK)
+		if (read_option(&ctl, c) != MPIB_CTL_OK)
 			return MPIB_CTL_USAGE;
 		given[place] = true;
 	}

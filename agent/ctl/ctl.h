@@ -73,12 +73,17 @@ static inline int mpib_ctl_config_file(const struct mpib_admin_status *status)
 enum mpib_ctl_exit mpib_ctl_flow_argument(struct mpib_ctl *ctl,
 					  struct mpib_admin_flow_request *ret);
 
-/* Sends one request of a header alone, or @about a flow where that is not NULL, and calls @take for
- * each record of the answer, copied into
- * @record of @size bytes (what an older agent doesn't send is 0). Fills ctl->cause on failure. */
+/* How long an agent may take to answer, and to read and apply a policy. */
+#define MPIB_CTL_SECONDS	5
+#define MPIB_CTL_RELOAD_SECONDS 30
+
+/* Sends one request of a header alone, or @about a flow where that is not NULL, and calls
+ * @on_record for each record of the answer, copied into @record of @size bytes (what an older agent
+ * doesn't send is 0). Fills ctl->cause on failure. */
 enum mpib_ctl_exit mpib_ctl_ask(struct mpib_ctl *ctl, enum mpib_admin_type request,
 				const struct mpib_admin_flow_request *about, void *record,
-				size_t size, void (*take)(struct mpib_ctl *ctl, const void *record),
+				size_t size,
+				void (*on_record)(struct mpib_ctl *ctl, const void *record),
 				unsigned int timeout_sec);
 
 /* Maps the hint table for reading: header and whole size, checked against each other. -EBADMSG

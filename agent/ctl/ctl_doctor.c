@@ -71,6 +71,7 @@ int mpib_doctor_read(const struct mpib_doctor *doctor, char *buf, size_t size, c
 
 /* How long the heartbeat may take to move: it does so once a second. */
 #define BEAT_PATIENCE_MS 3000
+#define BEAT_LOOK_MS	 20
 
 static bool advanced_mode(const struct mpib_doctor *doctor)
 {
@@ -87,11 +88,11 @@ static enum mpib_doctor_level without_agent(const struct mpib_doctor *doctor)
 
 static void check_heartbeat(struct mpib_doctor *doctor, const struct mpib_hint_header *header)
 {
-	const struct timespec pause = { .tv_nsec = 20000000 };
+	const struct timespec pause = { .tv_nsec = BEAT_LOOK_MS * 1000000 };
 	uint32_t before = mpib_hint_load(&header->heartbeat);
 
 	/* Shared memory has no event: look until it moves. */
-	for (unsigned int ms = 0; ms < BEAT_PATIENCE_MS; ms += 20) {
+	for (unsigned int ms = 0; ms < BEAT_PATIENCE_MS; ms += BEAT_LOOK_MS) {
 		if (mpib_hint_load(&header->heartbeat) != before) {
 			mpib_doctor_say(doctor, MPIB_DOCTOR_OK, "hints", "",
 					"%s/" MPIB_HINTS_NAME ": %u slots, generation %u, the "
@@ -110,7 +111,7 @@ static void check_heartbeat(struct mpib_doctor *doctor, const struct mpib_hint_h
 			doctor->ctl->dir);
 }
 
-static void take_status(struct mpib_ctl *ctl, const void *record)
+static void on_status(struct mpib_ctl *ctl, const void *record)
 {
 	ctl->status = *(const struct mpib_admin_status *)record;
 }
@@ -175,7 +176,8 @@ void mpib_doctor_agent(struct mpib_doctor *doctor)
 	enum mpib_ctl_exit code;
 	size_t size = 0;
 
-	code = mpib_ctl_ask(ctl, MPIB_ADMIN_STATUS, NULL, &record, sizeof(record), take_status, 5);
+	code = mpib_ctl_ask(ctl, MPIB_ADMIN_STATUS, NULL, &record, sizeof(record), on_status,
+			    MPIB_CTL_SECONDS);
 	if (code == MPIB_CTL_NO_AGENT && without_agent(doctor) == MPIB_DOCTOR_OK) {
 		mpib_doctor_say(doctor, MPIB_DOCTOR_OK, "agent", "",
 				"none runs; MPIB_MODE is not 1, so none is needed");

@@ -79,7 +79,7 @@ static void add_flow(struct mpib_ctl *ctl, const struct mpib_admin_rule *rule)
 	mpib_output_list(out, "rules", "no rules");
 }
 
-static void take_rule(struct mpib_ctl *ctl, const void *record)
+static void on_rule(struct mpib_ctl *ctl, const void *record)
 {
 	static const char *const verdicts[] = {
 		[MPIB_ADMIN_RULE_NO] = "no",
@@ -129,5 +129,6 @@ enum mpib_ctl_exit mpib_ctl_explain(struct mpib_ctl *ctl)
 
 	if (code != MPIB_CTL_OK)
 		return code;
-	return mpib_ctl_ask(ctl, MPIB_ADMIN_EXPLAIN, &about, &record, sizeof(record), take_rule, 5);
+	return mpib_ctl_ask(ctl, MPIB_ADMIN_EXPLAIN, &about, &record, sizeof(record), on_rule,
+			    MPIB_CTL_SECONDS);
 }

@@ -37,7 +37,7 @@ static const char *format_bytes(uint64_t bytes, char *buf, size_t size)
 	double value = (double)bytes;
 	unsigned int unit = 0;
 
-	while (value >= 999.95 && unit < 6) {
+	while (value >= 999.95 && unit < MPIB_ARRAY_SIZE(units) - 1) {
 		value /= 1000;
 		unit++;
 	}
@@ -157,7 +157,7 @@ static bool is_wanted(const struct mpib_ctl *ctl, const struct mpib_admin_flow *
 	       strcmp(ctl->island, f->dst_island) == 0;
 }
 
-static void take_flow(struct mpib_ctl *ctl, const void *record)
+static void on_flow(struct mpib_ctl *ctl, const void *record)
 {
 	struct mpib_admin_flow f = *(const struct mpib_admin_flow *)record;
 	struct flows *flows = ctl->collected;
@@ -180,7 +180,7 @@ static void take_flow(struct mpib_ctl *ctl, const void *record)
 
 static enum mpib_ctl_exit parse_peer(struct mpib_ctl *ctl, struct flows *flows)
 {
-	flows->peer_len = 32;
+	flows->peer_len = MPIB_IPV4_BITS;
 	if (!ctl->peer || mpib_ipv4_parse(ctl->peer, &flows->peer_be) == 0 ||
 	    mpib_cidr_parse(ctl->peer, &flows->peer_be, &flows->peer_len) == 0)
 		return MPIB_CTL_OK;
@@ -233,7 +233,8 @@ static enum mpib_ctl_exit look(struct mpib_ctl *ctl, bool rates)
 	mpib_output_list(ctl->output, "flows", filtered ? "no such flows" : "no flows");
 	mpib_output_ranks(ctl->output, ranks, MPIB_ARRAY_SIZE(ranks));
 	code = mpib_ctl_ask(ctl, ctl->pid ? MPIB_ADMIN_FLOWS_OF : MPIB_ADMIN_FLOWS,
-			    ctl->pid ? &about : NULL, &record, sizeof(record), take_flow, 5);
+			    ctl->pid ? &about : NULL, &record, sizeof(record), on_flow,
+			    MPIB_CTL_SECONDS);
 	ctl->collected = NULL;
 	if (code != MPIB_CTL_OK)
 		return code;

@@ -139,8 +139,8 @@ static int read_frame(struct mpib_vigil *vigil, int fd, uint8_t *buf, size_t cap
 			  len - sizeof(struct mpib_msg_header));
 }
 
-static int take_records(struct mpib_ctl *ctl, const uint8_t *frame, size_t len, void *record,
-			size_t size, void (*take)(struct mpib_ctl *ctl, const void *record))
+static int decode_records(struct mpib_ctl *ctl, const uint8_t *frame, size_t len, void *record,
+			  size_t size, void (*on_record)(struct mpib_ctl *ctl, const void *record))
 {
 	struct mpib_admin_records head;
 
@@ -154,13 +154,13 @@ static int take_records(struct mpib_ctl *ctl, const uint8_t *frame, size_t len, 
 		memset(record, 0, size);
 		memcpy(record, frame + sizeof(head) + n * head.record_size,
 		       head.record_size < size ? head.record_size : size);
-		take(ctl, record);
+		on_record(ctl, record);
 	}
 
 	return 0;
 }
 
-static enum mpib_ctl_exit take_end(struct mpib_ctl *ctl, const uint8_t *frame, size_t len)
+static enum mpib_ctl_exit decode_end(struct mpib_ctl *ctl, const uint8_t *frame, size_t len)
 {
 	struct mpib_admin_end end;
 
@@ -197,11 +197,11 @@ static int send_request(int fd, enum mpib_admin_type request,
 struct answer {
 	void *record;
 	size_t size;
-	void (*take)(struct mpib_ctl *ctl, const void *record);
+	void (*on_record)(struct mpib_ctl *ctl, const void *record);
 };
 
-static int take_frame(struct mpib_ctl *ctl, const uint8_t *frame, size_t len,
-		      const struct answer *answer, bool *ret_end, enum mpib_ctl_exit *ret_code)
+static int decode_frame(struct mpib_ctl *ctl, const uint8_t *frame, size_t len,
+			const struct answer *answer, bool *ret_end, enum mpib_ctl_exit *ret_code)
 {
 	struct mpib_msg_header got;
 	int r;
@@ -210,7 +210,7 @@ static int take_frame(struct mpib_ctl *ctl, const uint8_t *frame, size_t len,
 	*ret_end = true;
 	switch (got.msg_type) {
 	case MPIB_ADMIN_END:
-		*ret_code = take_end(ctl, frame, len);
+		*ret_code = decode_end(ctl, frame, len);
 		return 0;
 	case MPIB_MSG_RESPONSE:
 		(void)mpib_cause_set(&ctl->cause, -ENOTSUP,
@@ -220,7 +220,8 @@ static int take_frame(struct mpib_ctl *ctl, const uint8_t *frame, size_t len,
 		*ret_code = MPIB_CTL_FAILURE;
 		return 0;
 	case MPIB_ADMIN_RECORDS:
-		r = take_records(ctl, frame, len, answer->record, answer->size, answer->take);
+		r = decode_records(ctl, frame, len, answer->record, answer->size,
+				   answer->on_record);
 		*ret_end = ctl->stop;
 		*ret_code = MPIB_CTL_OK;
 		return r;
@@ -244,17 +245,18 @@ static int read_answer(struct mpib_ctl *ctl, struct mpib_vigil *vigil, int fd,
 	while (!end && r == 0) {
 		r = read_frame(vigil, fd, frame, UINT16_MAX, &len);
 		if (r == 0)
-			r = take_frame(ctl, frame, len, answer, &end, ret_code);
+			r = decode_frame(ctl, frame, len, answer, &end, ret_code);
 	}
 	return r;
 }
 
 enum mpib_ctl_exit mpib_ctl_ask(struct mpib_ctl *ctl, enum mpib_admin_type request,
 				const struct mpib_admin_flow_request *about, void *record,
-				size_t size, void (*take)(struct mpib_ctl *ctl, const void *record),
+				size_t size,
+				void (*on_record)(struct mpib_ctl *ctl, const void *record),
 				unsigned int timeout_sec)
 {
-	const struct answer answer = { .record = record, .size = size, .take = take };
+	const struct answer answer = { .record = record, .size = size, .on_record = on_record };
 	bool change = request == MPIB_ADMIN_RELOAD || request == MPIB_ADMIN_SET ||
 		      request == MPIB_ADMIN_UNSET;
 	mpib_cleanup(mpib_closep) int fd = -1;

@@ -75,12 +75,12 @@ struct flow_list {
 	size_t unlisted;
 };
 
-static void take_status(struct mpib_ctl *ctl, const void *record)
+static void on_status(struct mpib_ctl *ctl, const void *record)
 {
 	ctl->status = *(const struct mpib_admin_status *)record;
 }
 
-static void take_flow(struct mpib_ctl *ctl, const void *record)
+static void on_flow(struct mpib_ctl *ctl, const void *record)
 {
 	struct flow_list *list = ctl->collected;
 
@@ -231,12 +231,14 @@ static enum mpib_ctl_exit collect(struct mpib_ctl *ctl, struct flow_list *list)
 	struct mpib_admin_flow flow;
 	enum mpib_ctl_exit code;
 
-	code = mpib_ctl_ask(ctl, MPIB_ADMIN_STATUS, NULL, &status, sizeof(status), take_status, 5);
+	code = mpib_ctl_ask(ctl, MPIB_ADMIN_STATUS, NULL, &status, sizeof(status), on_status,
+			    MPIB_CTL_SECONDS);
 	if (code != MPIB_CTL_OK)
 		return code;
 
 	ctl->collected = list;
-	return mpib_ctl_ask(ctl, MPIB_ADMIN_FLOWS, NULL, &flow, sizeof(flow), take_flow, 5);
+	return mpib_ctl_ask(ctl, MPIB_ADMIN_FLOWS, NULL, &flow, sizeof(flow), on_flow,
+			    MPIB_CTL_SECONDS);
 }
 
 enum mpib_ctl_exit mpib_ctl_metrics(struct mpib_ctl *ctl)

@@ -30,7 +30,7 @@ static void print_json(const struct mpib_admin_event *event)
 	(void)printf("}\n");
 }
 
-static void take_event(struct mpib_ctl *ctl, const void *record)
+static void on_event(struct mpib_ctl *ctl, const void *record)
 {
 	struct mpib_admin_event event = *(const struct mpib_admin_event *)record;
 
@@ -57,6 +57,6 @@ enum mpib_ctl_exit mpib_ctl_monitor(struct mpib_ctl *ctl)
 	enum mpib_ctl_exit code;
 
 	ctl->printed = true;
-	code = mpib_ctl_ask(ctl, MPIB_ADMIN_MONITOR, NULL, &record, sizeof(record), take_event, 0);
+	code = mpib_ctl_ask(ctl, MPIB_ADMIN_MONITOR, NULL, &record, sizeof(record), on_event, 0);
 	return ctl->write_error ? mpib_ctl_fail_output(ctl, ctl->write_error) : code;
 }

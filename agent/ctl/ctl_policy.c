@@ -7,7 +7,7 @@
 #include "agent/ctl/ctl.h"
 #include "common/cleanup.h"
 
-static void take_text(struct mpib_ctl *ctl, const void *record)
+static void on_text(struct mpib_ctl *ctl, const void *record)
 {
 	const struct mpib_admin_text *piece = record;
 
@@ -25,7 +25,8 @@ enum mpib_ctl_exit mpib_ctl_policy(struct mpib_ctl *ctl)
 	ctl->memory = open_memstream(&text, &len);
 	if (!ctl->memory)
 		return mpib_ctl_fail(ctl, -ENOMEM, "memory");
-	code = mpib_ctl_ask(ctl, MPIB_ADMIN_POLICY, NULL, &record, sizeof(record), take_text, 5);
+	code = mpib_ctl_ask(ctl, MPIB_ADMIN_POLICY, NULL, &record, sizeof(record), on_text,
+			    MPIB_CTL_SECONDS);
 	if (fclose(ctl->memory) && code == MPIB_CTL_OK)
 		code = mpib_ctl_fail(ctl, -ENOMEM, "memory");
 	if (code != MPIB_CTL_OK)

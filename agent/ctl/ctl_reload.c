@@ -5,7 +5,7 @@
 #include "common/ipv4.h"
 #include "common/share.h"
 
-static void take_change(struct mpib_ctl *ctl, const void *record)
+static void on_change(struct mpib_ctl *ctl, const void *record)
 {
 	const struct mpib_admin_change *c = record;
 	struct mpib_output *out = ctl->output;
@@ -25,5 +25,6 @@ enum mpib_ctl_exit mpib_ctl_reload(struct mpib_ctl *ctl)
 	struct mpib_admin_change record;
 
 	mpib_output_list(ctl->output, "changed", "reloaded; no flow got another share");
-	return mpib_ctl_ask(ctl, MPIB_ADMIN_RELOAD, NULL, &record, sizeof(record), take_change, 30);
+	return mpib_ctl_ask(ctl, MPIB_ADMIN_RELOAD, NULL, &record, sizeof(record), on_change,
+			    MPIB_CTL_RELOAD_SECONDS);
 }

@@ -38,7 +38,7 @@ static int parse_time(const char *text, uint32_t *ret_seconds)
 	return -EINVAL;
 }
 
-static void take_change(struct mpib_ctl *ctl, const void *record)
+static void on_change(struct mpib_ctl *ctl, const void *record)
 {
 	const struct mpib_admin_change *c = record;
 	struct mpib_output *out = ctl->output;
@@ -81,7 +81,8 @@ enum mpib_ctl_exit mpib_ctl_set(struct mpib_ctl *ctl)
 		return MPIB_CTL_USAGE;
 	}
 
-	return mpib_ctl_ask(ctl, MPIB_ADMIN_SET, &about, &record, sizeof(record), take_change, 5);
+	return mpib_ctl_ask(ctl, MPIB_ADMIN_SET, &about, &record, sizeof(record), on_change,
+			    MPIB_CTL_SECONDS);
 }
 
 enum mpib_ctl_exit mpib_ctl_unset(struct mpib_ctl *ctl)
@@ -92,5 +93,6 @@ enum mpib_ctl_exit mpib_ctl_unset(struct mpib_ctl *ctl)
 
 	if (code != MPIB_CTL_OK)
 		return code;
-	return mpib_ctl_ask(ctl, MPIB_ADMIN_UNSET, &about, &record, sizeof(record), take_change, 5);
+	return mpib_ctl_ask(ctl, MPIB_ADMIN_UNSET, &about, &record, sizeof(record), on_change,
+			    MPIB_CTL_SECONDS);
 }

@@ -54,7 +54,7 @@ static void add_file(struct mpib_output *output, const struct mpib_admin_status 
 	}
 }
 
-static void take_status(struct mpib_ctl *ctl, const void *record)
+static void on_status(struct mpib_ctl *ctl, const void *record)
 {
 	struct mpib_admin_status s = *(const struct mpib_admin_status *)record;
 	struct mpib_output *out = ctl->output;
@@ -101,5 +101,6 @@ enum mpib_ctl_exit mpib_ctl_status(struct mpib_ctl *ctl)
 {
 	struct mpib_admin_status record;
 
-	return mpib_ctl_ask(ctl, MPIB_ADMIN_STATUS, NULL, &record, sizeof(record), take_status, 5);
+	return mpib_ctl_ask(ctl, MPIB_ADMIN_STATUS, NULL, &record, sizeof(record), on_status,
+			    MPIB_CTL_SECONDS);
 }

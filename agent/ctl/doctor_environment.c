@@ -3,6 +3,7 @@
  * variables of NCCL that lead past MPIB. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +20,9 @@
 
 /* Less than this fails the first buffers; all that is not unlimited may fail a large one. */
 #define MEMLOCK_LEAST (64u << 20)
+
+/* A loader's cache that is longer is none. */
+#define CACHE_MAX (64 << 20)
 
 /* A file of the job's process. */
 static FILE *process_file(const struct mpib_doctor *doctor, const char *name)
@@ -43,7 +47,7 @@ static bool may_lock(const struct mpib_doctor *doctor)
 		if (sscanf(line, "CapEff: %llx", &caps) == 1)
 			break;
 	}
-	return caps >> 14 & 1;
+	return caps >> CAP_IPC_LOCK & 1;
 }
 
 /* Bytes that the process may pin; RLIM_INFINITY also where that can't be found out. */
@@ -122,7 +126,7 @@ static bool find_in_cache(const struct mpib_doctor *doctor, const char *name, ch
 	(void)snprintf(path, sizeof(path), "%s/etc/ld.so.cache", doctor->root);
 	(void)snprintf(tail, sizeof(tail), "/%s", name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > 64 << 20)
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= 0 || st.st_size > CACHE_MAX)
 		return false;
 	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (map == MAP_FAILED)

@@ -31,7 +31,7 @@ static unsigned int mask_len(uint32_t mask_be)
 {
 	unsigned int len = 0;
 
-	while (len < 32 && mpib_ipv4_mask(len) != mask_be)
+	while (len < MPIB_IPV4_BITS && mpib_ipv4_mask(len) != mask_be)
 		len++;
 	return len;
 }
@@ -49,7 +49,7 @@ static void read_routes(const struct mpib_doctor *doctor, const char *netdev, ui
 		(void)snprintf(path, sizeof(path), "/proc/%d/net/route", (int)doctor->job.pid);
 	else
 		(void)snprintf(path, sizeof(path), "%s/proc/net/route", doctor->root);
-	*ret_len = 32;
+	*ret_len = MPIB_IPV4_BITS;
 	*ret_gateway = false;
 	file = fopen(path, "re");
 	while (file && fgets(line, sizeof(line), file)) {
@@ -78,7 +78,7 @@ static void check_sup(struct mpib_doctor *doctor, const struct mpib_doctor_pair 
 	if (!pair->ipv4_be[1] || !*pair->netdev[1])
 		return;
 	read_routes(doctor, pair->netdev[1], pair->ipv4_be[1], &len, &gateway);
-	if (len == 32 || len <= island_len || gateway)
+	if (len == MPIB_IPV4_BITS || len <= island_len || gateway)
 		return;
 	mpib_doctor_say(doctor, MPIB_DOCTOR_WARN, CHECK,
 			"give SUP a network that all of the island is in, or a route; or raise "
@@ -91,7 +91,7 @@ static void check_sup(struct mpib_doctor *doctor, const struct mpib_doctor_pair 
 
 /* ---- the agent's islands -------------------------------------------------------------------- */
 
-static void take_text(struct mpib_ctl *ctl, const void *record)
+static void on_text(struct mpib_ctl *ctl, const void *record)
 {
 	const struct mpib_admin_text *piece = record;
 
@@ -112,7 +112,8 @@ static struct mpib_policy *ask_policy(struct mpib_ctl *ctl)
 	ctl->memory = open_memstream(&text, &len);
 	if (!ctl->memory)
 		return NULL;
-	code = mpib_ctl_ask(ctl, MPIB_ADMIN_POLICY, NULL, &record, sizeof(record), take_text, 5);
+	code = mpib_ctl_ask(ctl, MPIB_ADMIN_POLICY, NULL, &record, sizeof(record), on_text,
+			    MPIB_CTL_SECONDS);
 	if (fclose(ctl->memory) || code != MPIB_CTL_OK ||
 	    mpib_config_parse("policy", text, len, &policy, &cause) < 0)
 		return NULL;

@@ -20,6 +20,16 @@
 /* RoCE's headers in a packet of the netdev: GRH or IPv4 + UDP, BTH, RETH, ICRC, rounded up. */
 #define ROCE_OVERHEAD 74u
 
+/* Packets of RDMA, in bytes of data. */
+#define ROCE_MTU_MIN 256u
+#define ROCE_MTU_MAX 4096u
+
+/* Character devices that the kernel may number. */
+#define UVERBS_MAX 256u
+
+/* Two rails whose addresses share so many bits are hardly of two networks. */
+#define NETWORK_LEN 24u
+
 struct rail_port {
 	const char *rail; /* "SOUT", "SUP" */
 	char device[64];
@@ -157,9 +167,9 @@ static void check_gid(struct mpib_doctor *doctor, struct rail_port *p)
 /* The largest RDMA packet that fits. */
 static unsigned int roce_mtu(unsigned int netdev_mtu)
 {
-	unsigned int mtu = 4096;
+	unsigned int mtu = ROCE_MTU_MAX;
 
-	while (mtu > 256 && mtu + ROCE_OVERHEAD > netdev_mtu)
+	while (mtu > ROCE_MTU_MIN && mtu + ROCE_OVERHEAD > netdev_mtu)
 		mtu /= 2;
 	return mtu;
 }
@@ -179,12 +189,12 @@ static void check_netdev(struct mpib_doctor *doctor, struct rail_port *p)
 	if (strcmp(state, "down") == 0)
 		mpib_doctor_say(doctor, MPIB_DOCTOR_FAIL, p->check, "ip link set it up",
 				"netdev %s is down", p->netdev);
-	if (p->mtu < 4096 + ROCE_OVERHEAD)
+	if (p->mtu < ROCE_MTU_MAX + ROCE_OVERHEAD)
 		mpib_doctor_say(doctor, MPIB_DOCTOR_WARN, p->check,
 				"ip link set it mtu 9000, on switch and peers too",
-				"netdev %s has MTU %u: RDMA packets of %u bytes where 4096 are the "
+				"netdev %s has MTU %u: RDMA packets of %u bytes where %u are the "
 				"best",
-				p->netdev, p->mtu, roce_mtu(p->mtu));
+				p->netdev, p->mtu, roce_mtu(p->mtu), ROCE_MTU_MAX);
 	else
 		mpib_doctor_say(doctor, MPIB_DOCTOR_OK, p->check, "",
 				"netdev %s, MTU %u: RDMA packets of %u bytes", p->netdev, p->mtu,
@@ -219,7 +229,7 @@ static void check_node(struct mpib_doctor *doctor, const struct rail_port *p)
 	char path[512];
 	char name[64];
 
-	for (unsigned int n = 0; n < 256; n++) {
+	for (unsigned int n = 0; n < UVERBS_MAX; n++) {
 		if (mpib_doctor_read(doctor, name, sizeof(name),
 				     "/sys/class/infiniband_verbs/uverbs%u/ibdev", n) < 0 ||
 		    strcmp(name, p->device) != 0)
@@ -280,12 +290,13 @@ static void check_pair(struct mpib_doctor *doctor, const struct rail_port *sout,
 				sout->port);
 		return;
 	}
-	if (sout->ipv4_be && sup->ipv4_be && mpib_ipv4_same_prefix(sout->ipv4_be, sup->ipv4_be, 24))
+	if (sout->ipv4_be && sup->ipv4_be &&
+	    mpib_ipv4_same_prefix(sout->ipv4_be, sup->ipv4_be, NETWORK_LEN))
 		mpib_doctor_say(doctor, MPIB_DOCTOR_WARN, "rails",
 				"pair ports of the two networks, SOUT's and SUP's",
-				"%s and %s have addresses of one /24 network: are they the right "
+				"%s and %s have addresses of one /%u network: are they the right "
 				"pair?",
-				sout->device, sup->device);
+				sout->device, sup->device, NETWORK_LEN);
 	if (sout->gbps > 0 && sup->gbps > 0)
 		mpib_doctor_say(doctor, MPIB_DOCTOR_OK, "rails", "",
 				"by their speeds %s and %s share a message as %.0f:%.0f (%.0f%% on "

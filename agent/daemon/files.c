@@ -124,9 +124,9 @@ void mpib_files_check(struct mpib_files *files, struct mpib_flows *flows, struct
 	}
 
 	if (r == 0) {
-		files->told[0] = '\0';
-	} else if (strcmp(files->told, cause.text) != 0) {
-		(void)snprintf(files->told, sizeof(files->told), "%s", cause.text);
+		files->failure[0] = '\0';
+	} else if (strcmp(files->failure, cause.text) != 0) {
+		(void)snprintf(files->failure, sizeof(files->failure), "%s", cause.text);
 		mpib_journal_adopt(flows->journal, true, cause.text);
 	}
 }

@@ -11,11 +11,11 @@
 #include "agent/flows/flows.h"
 
 struct mpib_files {
-	const char *path; /* of the directory */
-	int dir_fd;	  /* owned; -1: none */
-	int lock_fd;	  /* likewise */
-	bool move_due;	  /* clients have the table of before mapped */
-	char told[512];	  /* the latest failure, said once */
+	const char *path;  /* of the directory */
+	int dir_fd;	   /* owned; -1: none */
+	int lock_fd;	   /* likewise */
+	bool move_due;	   /* clients have the table of before mapped */
+	char failure[512]; /* the latest one, said once; "": none */
 };
 
 /* Compares each name with what is open behind it, and makes anew what isn't there any more: the

@@ -32,8 +32,8 @@ static int refuse(struct source *source, int error)
 	return error;
 }
 
-/* Takes the next line out of the text; its end excludes "\n" and a "\r" before it. */
-static bool take_line(struct source *source, const char **ret_start, const char **ret_end)
+/* The next line of the text; its end excludes "\n" and a "\r" before it. */
+static bool next_line(struct source *source, const char **ret_start, const char **ret_end)
 {
 	const char *newline;
 	const char *end;
@@ -86,7 +86,7 @@ static int check_bytes(struct source *source, const char *start, const char *end
 }
 
 /* "[name]", @end without blanks and comment. */
-static int take_section(struct source *source, char *line)
+static int read_section(struct source *source, char *line)
 {
 	char *close = strchr(line, ']');
 	char *name = line + 1;
@@ -175,7 +175,7 @@ static int prepare_line(struct source *source, const char *start, const char *en
 
 	memcpy(buf, text, len);
 	buf[len] = '\0';
-	return *buf == '[' ? take_section(source, buf) : check_pair(source, buf);
+	return *buf == '[' ? read_section(source, buf) : check_pair(source, buf);
 }
 
 /* inih's fgets: NULL ends the parse, at the end of the text or at the first refusal. inih 55 as
@@ -188,7 +188,7 @@ static char *read_line(char *str, int num, void *stream)
 	const char *start;
 	const char *end;
 
-	if (source->error || !take_line(source, &start, &end))
+	if (source->error || !next_line(source, &start, &end))
 		return NULL;
 	if (prepare_line(source, start, end) < 0)
 		return NULL;
@@ -199,12 +199,12 @@ static char *read_line(char *str, int num, void *stream)
 		(void)snprintf(str, (size_t)num, "[-]\n");
 	else
 		(void)snprintf(str, (size_t)num, "%.*s=%.*s\n", (int)source->key_len, source->text,
-			       num - (int)source->key_len - 3, source->value);
+			       num - (int)source->key_len - (int)strlen("=\n") - 1, source->value);
 	return str;
 }
 
 /* inih's handler: non-zero means success. */
-static int take_pair(void *user, const char *section, const char *name, const char *value)
+static int on_pair(void *user, const char *section, const char *name, const char *value)
 {
 	struct source *source = user;
 	int r;
@@ -241,7 +241,7 @@ int mpib_ini_parse(const char *text, size_t len, const struct mpib_ini_ops *ops,
 	if (len >= sizeof(bom) && memcmp(text, bom, sizeof(bom)) == 0)
 		source.next += sizeof(bom);
 
-	r = ini_parse_stream(read_line, &source, take_pair, &source);
+	r = ini_parse_stream(read_line, &source, on_pair, &source);
 	if (r != 0 && !source.error)
 		source.error = mpib_cause_set(cause, -EBADMSG, "the line can't be understood");
 
