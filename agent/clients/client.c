@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/clients/client_admin.h"
+#include "agent/clients/client_impl.h"
 #include "common/wire.h"
 
 size_t mpib_client_room(const struct mpib_client *client)

@@ -9,8 +9,8 @@
 #include <sys/queue.h>
 #include <systemd/sd-event.h>
 
-#include "agent/clients/admin.h"
-#include "agent/clients/keeper.h"
+#include "agent/admin/admin.h"
+#include "agent/keeper/keeper.h"
 #include "agent/clients/poller.h"
 #include "agent/flows/flows.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mpibctl's requests. What is long is not built at once but frame by frame as the reader takes it,
  * so that a reader who never comes back costs no more than its buffers. */
-#include "agent/clients/client_admin.h"
+#include "agent/clients/client_impl.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* mpibctl's view of the flows, frame by frame. */
 #include <string.h>
 
-#include "agent/clients/client_admin.h"
+#include "agent/clients/client_impl.h"
 #include "common/macros.h"
 
 static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *record,

@@ -4,7 +4,7 @@
 #ifndef MPIB_AGENT_SERVER_IMPL_H
 #define MPIB_AGENT_SERVER_IMPL_H
 
-#include "agent/clients/keeper.h"
+#include "agent/keeper/keeper.h"
 #include "agent/clients/listen.h"
 #include "agent/clients/monitors.h"
 #include "agent/clients/peers.h"

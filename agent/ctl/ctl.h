@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/clients/admin.h"
+#include "agent/admin/admin.h"
 #include "agent/base/cause.h"
 #include "agent/ctl/output.h"
 

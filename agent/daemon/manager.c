@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "agent/base/clock.h"
-#include "agent/clients/keeper.h"
+#include "agent/keeper/keeper.h"
 #include "agent/clients/server.h"
 #include "agent/daemon/manager_impl.h"
 #include "agent/daemon/restore.h"

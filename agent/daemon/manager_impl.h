@@ -6,8 +6,8 @@
 
 #include <systemd/sd-event.h>
 
-#include "agent/clients/admin.h"
-#include "agent/clients/keeper.h"
+#include "agent/admin/admin.h"
+#include "agent/keeper/keeper.h"
 #include "agent/clients/server.h"
 #include "agent/daemon/files.h"
 #include "agent/daemon/manager.h"

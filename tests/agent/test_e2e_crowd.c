@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "agent/clients/admin.h"
+#include "agent/admin/admin.h"
 #include "common/hint.h"
 #include "tests/agent/harness/fresh.h"
 

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "agent/clients/admin.h"
+#include "agent/admin/admin.h"
 #include "tests/agent/harness/fresh.h"
 
 #define SECOND_USER 65533

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "agent/clients/admin.h"
+#include "agent/admin/admin.h"
 #include "tests/agent/harness/fresh.h"
 
 /* A connection that watches, past the event that says so. */

@@ -20,6 +20,18 @@ plugin/agent      -> wire base
 plugin/verbs      -> wire base
 plugin/wire       -> base
 plugin/base       ->
+agent/daemon      -> clients keeper flows journal state policy admin base
+agent/clients     -> keeper flows journal admin base
+agent/keeper      ->
+agent/flows       -> journal state slots policy base
+agent/journal     -> state slots policy base
+agent/state       -> base
+agent/slots       -> base
+agent/doctor      -> ctl policy base
+agent/ctl         -> state policy admin base
+agent/admin       -> policy
+agent/policy      -> base
+agent/base        ->
 """
 ROOM_MAX = 25
 PICTURE = "docs/architecture.md"

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "agent/clients/admin.h"
+#include "agent/admin/admin.h"
 #include "common/counters.h"
 #include "common/macros.h"
 

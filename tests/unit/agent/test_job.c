@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/ctl/job.h"
+#include "agent/doctor/job.h"
 #include "tests/unit/agent/tempdir.h"
 #include "tests/unit/common/cmocka_all.h"
 #include "tests/unit/common/random.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A child of the keeper: the only process that has clients' descriptors. It may sleep for ever. */
-#include "agent/clients/keeper_impl.h"
+#include "agent/keeper/keeper_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "agent/ctl/doctor.h"
+#include "agent/doctor/doctor.h"
 #include "common/printable.h"
 
 #define UNKNOWN_MAX 16 /* findings of names that are no settings */

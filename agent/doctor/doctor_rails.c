@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/ctl/doctor.h"
+#include "agent/doctor/doctor.h"
 #include "common/hca_list.h"
 #include "common/ipv4.h"
 

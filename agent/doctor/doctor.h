@@ -5,7 +5,7 @@
 #define MPIB_AGENT_DOCTOR_H
 
 #include "agent/ctl/ctl.h"
-#include "agent/ctl/job.h"
+#include "agent/doctor/job.h"
 #include "common/env.h"
 #include "common/hca_list.h"
 

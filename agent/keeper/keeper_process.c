@@ -2,7 +2,7 @@
 /* The keeper's process. It receives sockets of ours and nothing else, and closes those that are
  * empty: so it never sleeps but to wait. Other work is a child's, and a user has one child at a
  * time: what comes meanwhile waits for it, in order. */
-#include "agent/clients/keeper_impl.h"
+#include "agent/keeper/keeper_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>

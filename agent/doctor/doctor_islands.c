@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/ctl/doctor.h"
+#include "agent/doctor/doctor.h"
 #include "agent/policy/config.h"
 #include "common/cleanup.h"
 #include "common/ipv4.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop's side. Packets go out in their order; those that the channel has no room for wait here,
  * with their descriptors open. */
-#include "agent/clients/keeper.h"
+#include "agent/keeper/keeper.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/clients/keeper_impl.h"
+#include "agent/keeper/keeper_impl.h"
 
 /* How long the end of the agent waits for the keeper to take what it has to know. */
 #define FLUSH_MS 1000

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/ctl/doctor.h"
+#include "agent/doctor/doctor.h"
 #include "agent/policy/config.h"
 #include "common/cleanup.h"
 #include "common/hint.h"

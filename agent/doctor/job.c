@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/ctl/job.h"
+#include "agent/doctor/job.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the parts of a client: bytes and registrations in client.c, what mpibctl asks in
  * client_admin.c, of which the flows are in client_flows.c. */
-#ifndef MPIB_AGENT_CLIENT_ADMIN_H
-#define MPIB_AGENT_CLIENT_ADMIN_H
+#ifndef MPIB_AGENT_CLIENT_IMPL_H
+#define MPIB_AGENT_CLIENT_IMPL_H
 
 #include "agent/clients/client.h"
 

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/ctl/doctor.h"
+#include "agent/doctor/doctor.h"
 #include "common/cleanup.h"
 #include "common/printable.h"
 
