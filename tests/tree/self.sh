@@ -13,7 +13,7 @@ count=0
 # A small tree in which every test passes.
 fresh() {
 	rm -rf "$tree"
-	mkdir -p "$tree/common" "$tree/plugin/base" "$tree/plugin/wire" "$tree/docs" "$tree/agent" "$tree/tests"
+	mkdir -p "$tree/common" "$tree/plugin/base" "$tree/plugin/wire" "$tree/docs" "$tree/agent/base" "$tree/tests"
 	cp "$top/.clang-format" "$tree"
 	cp "$top/common/mpib_agent_iface.h" "$tree/common"
 	printf '%s\n#include <stdint.h>\n' "$spdx" >"$tree/plugin/base/good.h"
@@ -54,12 +54,12 @@ plant includes common/bad.c '#include <ini.h>\n' "inih in common"
 plant includes common/bad.c '#include <systemd/sd-daemon.h>\n' "libsystemd in common"
 plant includes plugin/base/bad.c '#include <systemd/sd-daemon.h>\n' "libsystemd in plugin"
 plant includes plugin/base/bad.c '#include "tests/test.h"\n' "tests in plugin"
-plant includes plugin/base/bad.c '  #  include "agent/good.h"\n' "agent in plugin"
+plant includes plugin/base/bad.c '  #  include "agent/base/good.h"\n' "agent in plugin"
 plant includes plugin/base/bad.c '#include "good.h"\n' "a name from its own folder"
 plant includes plugin/base/bad.c '#include "common/absent.h"\n' "no such header"
 plant includes plugin/base/good.c '#include <stdint.h>\n#include "plugin/base/good.h"\n' "own header second"
-plant includes agent/bad.c '#include "plugin/base/good.h"\n' "plugin in agent"
-plant includes agent/bad.c '#include <infiniband/verbs.h>\n' "verbs in agent"
+plant includes agent/base/bad.c '#include "plugin/base/good.h"\n' "plugin in agent"
+plant includes agent/base/bad.c '#include <infiniband/verbs.h>\n' "verbs in agent"
 plant includes plugin/wire/imm.h '#include <infiniband/verbs.h>\n' "verbs in a pure file"
 fresh
 printf '%s\n#include <infiniband/verbs.h>\n' "$spdx" >"$tree/plugin/base/far.h"
@@ -68,8 +68,8 @@ printf '%s\n#include "plugin/base/near.h"\n' "$spdx" >"$tree/plugin/wire/handsha
 expect fail includes "verbs in a pure file, through others"
 plant includes plugin/base/good.h '#include "plugin/base/bad.h"\n' "no such header, from a header"
 fresh
-printf '%s\n#include "agent/two.h"\n' "$spdx" >"$tree/agent/one.h"
-printf '%s\n#include "agent/one.h"\n' "$spdx" >"$tree/agent/two.h"
+printf '%s\n#include "agent/base/two.h"\n' "$spdx" >"$tree/agent/base/one.h"
+printf '%s\n#include "agent/base/one.h"\n' "$spdx" >"$tree/agent/base/two.h"
 expect fail includes "two headers in a circle"
 plant includes plugin/bad.c '#include <stdint.h>\n' "a file in no room"
 fresh
