@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,59 +40,46 @@ static const struct {
 	{ "reload", "", mpib_ctl_reload, "reload the policy, wait, say what changed" },
 };
 
+#define FLAG(name)	  KIND_FLAG, offsetof(struct mpib_ctl, name), 0
+#define TEXT(name)	  KIND_TEXT, offsetof(struct mpib_ctl, name), 0
+#define NUMBER(name, max) KIND_NUMBER, offsetof(struct mpib_ctl, name), max
+
+#define COUNT_MAX 1000000000
+
+/* An option with an @argument wants one. */
 static const struct {
-	struct option option;
-	const char *argument;
-	const char *only; /* the commands that know it, NULL: all */
+	const char *name;
+	char letter;
+	const char *argument; /* "" where it has none */
+	const char *only;     /* the commands that know it, NULL: all */
 	const char *help;
+	enum { KIND_NONE, KIND_FLAG, KIND_TEXT, KIND_NUMBER } kind;
+	size_t field; /* of struct mpib_ctl, where its value goes */
+	long max;     /* of a number, from 1 */
 } options[] = {
-	{ { "json", no_argument, NULL, 'j' },
-	  "",
-	  NULL,
-	  "JSON, exactly when the exit code is 0 (doctor: 0, 1, 5)" },
-	{ { "dir", required_argument, NULL, 'd' },
-	  "DIR",
-	  NULL,
-	  "the agent's directory (default $" MPIB_AGENT_DIR_ENV " or " MPIB_AGENT_DIR_DEFAULT ")" },
-	{ { "sort", required_argument, NULL, 's' },
-	  "COLUMN",
-	  "flows top",
-	  "flows, top: by a column; -COLUMN: the greatest first" },
-	{ { "peer", required_argument, NULL, 'P' },
-	  "ADDR",
-	  "flows top",
-	  "flows, top: from or to a SOUT address or subnet" },
-	{ { "island", required_argument, NULL, 'i' },
-	  "NAME",
-	  "flows top",
-	  "flows, top: from or to an island" },
-	{ { "pid", required_argument, NULL, 'p' },
-	  "PID",
-	  "flows top doctor",
-	  "flows, top: of a process; doctor: look at a running job" },
-	{ { "for", required_argument, NULL, 'f' },
-	  "TIME",
-	  "set",
-	  "set: for 90s, 10m, 2h or 7d; otherwise to unset or boot" },
-	{ { "all", no_argument, NULL, 'a' }, "", "hints", "hints: free slots too" },
-	{ { "root", required_argument, NULL, 'r' },
-	  "DIR",
-	  "doctor",
-	  "doctor: look at sysfs and devices below DIR" },
-	{ { "env", no_argument, NULL, 'e' },
-	  "",
-	  "doctor",
-	  "doctor: every setting, and where it is from" },
-	{ { "count", required_argument, NULL, 'n' },
-	  "N",
-	  "monitor top",
-	  "monitor, top: end after N events, or looks" },
-	{ { "output", required_argument, NULL, 'o' },
-	  "FILE",
-	  "metrics",
-	  "metrics: put FILE in place, whole, instead of printing" },
-	{ { "version", no_argument, NULL, 'V' }, "", NULL, "print the version and exit" },
-	{ { "help", no_argument, NULL, 'h' }, "", NULL, "print this and exit" },
+	{ "json", 'j', "", NULL, "JSON, exactly when the exit code is 0 (doctor: 0, 1, 5)",
+	  FLAG(json) },
+	{ "dir", 'd', "DIR", NULL,
+	  "the agent's directory (default $" MPIB_AGENT_DIR_ENV " or " MPIB_AGENT_DIR_DEFAULT ")",
+	  TEXT(dir) },
+	{ "sort", 's', "COLUMN", "flows top",
+	  "flows, top: by a column; -COLUMN: the greatest first", TEXT(sort) },
+	{ "peer", 'P', "ADDR", "flows top", "flows, top: from or to a SOUT address or subnet",
+	  TEXT(peer) },
+	{ "island", 'i', "NAME", "flows top", "flows, top: from or to an island", TEXT(island) },
+	{ "pid", 'p', "PID", "flows top doctor",
+	  "flows, top: of a process; doctor: look at a running job", NUMBER(pid, INT_MAX) },
+	{ "for", 'f', "TIME", "set", "set: for 90s, 10m, 2h or 7d; otherwise to unset or boot",
+	  TEXT(time) },
+	{ "all", 'a', "", "hints", "hints: free slots too", FLAG(all) },
+	{ "root", 'r', "DIR", "doctor", "doctor: look at sysfs and devices below DIR", TEXT(root) },
+	{ "env", 'e', "", "doctor", "doctor: every setting, and where it is from", FLAG(job_env) },
+	{ "count", 'n', "N", "monitor top", "monitor, top: end after N events, or looks",
+	  NUMBER(count, COUNT_MAX) },
+	{ "output", 'o', "FILE", "metrics",
+	  "metrics: put FILE in place, whole, instead of printing", TEXT(file) },
+	{ "version", 'V', "", NULL, "print the version and exit", KIND_NONE, 0, 0 },
+	{ "help", 'h', "", NULL, "print this and exit", KIND_NONE, 0, 0 },
 };
 
 static void print_help(void)
@@ -103,7 +91,7 @@ static void print_help(void)
 			     commands[n].help);
 	(void)printf("\nOptions:\n");
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(options); n++)
-		(void)printf("  --%-8s %-6s %s\n", options[n].option.name, options[n].argument,
+		(void)printf("  --%-8s %-6s %s\n", options[n].name, options[n].argument,
 			     options[n].help);
 	(void)printf("\nExit codes: 0 good, 1 failure, 2 bad use, 3 no agent, 4 forbidden,\n"
 		     "5 doctor warns. See mpibctl(1).\n");
@@ -184,8 +172,8 @@ static bool options_fit(const bool given[], const char *command)
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(options); n++) {
 		if (!given[n] || !options[n].only || has_word(options[n].only, command))
 			continue;
-		(void)fprintf(stderr, "mpibctl: --%s is not for %s, but for: %s\n",
-			      options[n].option.name, command, options[n].only);
+		(void)fprintf(stderr, "mpibctl: --%s is not for %s, but for: %s\n", options[n].name,
+			      command, options[n].only);
 		return false;
 	}
 	return true;
@@ -228,53 +216,32 @@ static unsigned long parse_number(const char *option, const char *text, long max
 	if (mpib_number_parse(text, strlen(text), 1, max, &number) == 0)
 		return (unsigned long)number;
 
-	(void)fprintf(stderr, "mpibctl: %s %s: must be a number from 1 to %ld\n", option,
+	(void)fprintf(stderr, "mpibctl: --%s %s: must be a number from 1 to %ld\n", option,
 		      mpib_printable(text, value, sizeof(value)), max);
 	return 0;
 }
 
-/* One option; MPIB_CTL_USAGE where its argument is none. */
-static enum mpib_ctl_exit read_option(struct mpib_ctl *ctl, int option)
+/* The value of option @n; MPIB_CTL_USAGE where it is none. */
+static enum mpib_ctl_exit read_option(struct mpib_ctl *ctl, size_t n)
 {
-	switch (option) {
-	case 'j':
-		ctl->json = true;
+	void *field = (char *)ctl + options[n].field;
+	unsigned long number;
+
+	switch (options[n].kind) {
+	case KIND_FLAG:
+		*(bool *)field = true;
 		break;
-	case 'd':
-		ctl->dir = optarg;
+	case KIND_TEXT:
+		*(const char **)field = optarg;
 		break;
-	case 's':
-		ctl->sort = optarg;
+	case KIND_NUMBER:
+		number = parse_number(options[n].name, optarg, options[n].max);
+		if (!number)
+			return MPIB_CTL_USAGE;
+		*(unsigned long *)field = number;
 		break;
-	case 'P':
-		ctl->peer = optarg;
+	case KIND_NONE:
 		break;
-	case 'i':
-		ctl->island = optarg;
-		break;
-	case 'f':
-		ctl->time = optarg;
-		break;
-	case 'a':
-		ctl->all = true;
-		break;
-	case 'r':
-		ctl->root = optarg;
-		break;
-	case 'n':
-		ctl->count = parse_number("--count", optarg, 1000000000);
-		return ctl->count ? MPIB_CTL_OK : MPIB_CTL_USAGE;
-	case 'e':
-		ctl->job_env = true;
-		break;
-	case 'p':
-		ctl->pid = parse_number("--pid", optarg, INT_MAX);
-		return ctl->pid ? MPIB_CTL_OK : MPIB_CTL_USAGE;
-	case 'o':
-		ctl->file = optarg;
-		break;
-	default:
-		return MPIB_CTL_USAGE;
 	}
 	return MPIB_CTL_OK;
 }
@@ -291,7 +258,11 @@ int main(int argc, char *argv[])
 	if (mpib_standard_fds_open() < 0)
 		return MPIB_CTL_FAILURE;
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(options); n++)
-		longs[n] = options[n].option;
+		longs[n] = (struct option){
+			.name = options[n].name,
+			.has_arg = *options[n].argument ? required_argument : no_argument,
+			.val = options[n].letter,
+		};
 
 	while ((c = getopt_long(argc, argv, "h", longs, &place)) != -1) {
 		if (c == 'V')
@@ -300,7 +271,7 @@ int main(int argc, char *argv[])
 			print_help();
 		if (c == 'V' || c == 'h')
 			return finish_stdout();
-		if (read_option(&ctl, c) != MPIB_CTL_OK)
+		if (c == '?' || read_option(&ctl, (size_t)place) != MPIB_CTL_OK)
 			return MPIB_CTL_USAGE;
 		given[place] = true;
 	}

@@ -40,7 +40,7 @@ struct mpib_ctl {
 	struct mpib_admin_status status; /* where a command needs it for more than to print it */
 	const char *file;		 /* of --output, or NULL */
 	unsigned long count;		 /* of --count, 0: no end */
-	void *collected;		 /* what take functions of a command fill */
+	void *collected;		 /* what a command's on_ functions fill */
 	bool stop;			 /* enough records */
 	bool changed;			 /* the agent did what it was asked to change */
 	int write_error;		 /* why standard output took no more, or 0 */
