@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "common/hint.h"
 #include "tests/agent/harness/fresh.h"
@@ -260,10 +261,17 @@ static void each_write_cut_short_loses_no_slot(void **state)
 /* ---- a disk that can't be written -------------------------------------------------------------
  */
 
+/* The tracer's end is not quite the agent's: its files may be open for a moment. */
 static void remount(unsigned long flags)
 {
-	if (mount("tmpfs", agent.dir, "tmpfs", MS_REMOUNT | flags, "mode=0755") < 0)
-		fail_msg("can't remount: %s", strerror(errno));
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	uint64_t end = harness_now_ms() + 10000;
+
+	while (mount("tmpfs", agent.dir, "tmpfs", MS_REMOUNT | flags, "mode=0755") < 0) {
+		if (errno != EBUSY || harness_now_ms() >= end)
+			fail_msg("can't remount: %s", strerror(errno));
+		(void)nanosleep(&pause, NULL);
+	}
 }
 
 static void a_start_on_a_read_only_disk_is_refused_and_moves_nothing(void **state)
