@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "plugin/wire/failover.h"
 #include "plugin/wire/handshake.h"
 #include "plugin/base/result.h"
 #include "tests/fuzz/fuzz.h"
@@ -67,6 +68,93 @@ static void check_bye(const uint8_t *data, size_t size)
 	FUZZ_CHECK(memcmp(buf, data, MPIB_BYE_SIZE) == 0);
 }
 
+static void check_rail_down(const uint8_t *data, size_t size, bool receiver)
+{
+	size_t whole = receiver ? MPIB_RAIL_DOWN_RECEIVER : MPIB_RAIL_DOWN_SENDER;
+	uint8_t buf[MPIB_FRAME_PAYLOAD_MAX];
+	struct mpib_rail_down down, again;
+	int r = mpib_rail_down_decode(data, size, receiver, &down);
+
+	FUZZ_CHECK((r == 0) == (size >= whole && data[0] < MPIB_RAIL_MAX));
+	if (r < 0)
+		return;
+	FUZZ_CHECK(down.cause <= MPIB_CAUSE_RETURN);
+	FUZZ_CHECK(mpib_rail_down_encode(buf, &down, receiver) == whole);
+	FUZZ_CHECK(mpib_rail_down_decode(buf, whole, receiver, &again) == 0);
+	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): padding is zeroed */
+	FUZZ_CHECK(memcmp(&down, &again, sizeof(down)) == 0);
+	for (uint32_t n = 0; n < 3 * MPIB_ROWS; n++) {
+		uint32_t row = down.rows + MPIB_ROWS - n;
+		bool arrived = mpib_rail_has_arrived(&down, row, n % MPIB_RAIL_MAX);
+
+		FUZZ_CHECK(n > MPIB_ROWS || !arrived);
+		FUZZ_CHECK(n <= 2 * MPIB_ROWS || arrived);
+	}
+}
+
+static void check_rail_up(const uint8_t *data, size_t size)
+{
+	uint8_t buf[MPIB_FRAME_PAYLOAD_MAX];
+	struct mpib_rail_up up, again;
+	unsigned int rail;
+	uint32_t epoch;
+	size_t len;
+
+	FUZZ_CHECK((mpib_rail_ready_decode(data, size, &rail, &epoch) == 0) ==
+		   (size >= MPIB_RAIL_READY_SIZE && data[0] < MPIB_RAIL_MAX));
+	if (mpib_rail_up_decode(data, size, &up) < 0)
+		return;
+	FUZZ_CHECK(up.rail < MPIB_RAIL_MAX && up.qps.qps[up.rail] <= MPIB_QPS_MAX);
+	len = mpib_rail_up_encode(buf, &up);
+	FUZZ_CHECK(len <= size && mpib_rail_up_decode(buf, len, &again) == 0);
+	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): padding is zeroed */
+	FUZZ_CHECK(memcmp(&up, &again, sizeof(up)) == 0);
+}
+
+/* One end of a connection that hears the frames of the stream. */
+struct rail_ends {
+	bool receiver;
+	struct mpib_rail_end rail[MPIB_RAIL_MAX];
+};
+
+static void hear(struct rail_ends *ends, const struct mpib_frame *frame)
+{
+	struct mpib_rail_end *end = &ends->rail[frame->payload_len ? frame->payload[0] & 1 : 0];
+	uint32_t before = end->epoch, epoch = 0;
+	struct mpib_rail_down down;
+	struct mpib_rail_up up;
+	unsigned int rail;
+	int todo = -EBADMSG;
+
+	if (frame->type == MPIB_FRAME_RAIL_DOWN &&
+	    mpib_rail_down_decode(frame->payload, frame->payload_len, !ends->receiver, &down) == 0)
+		todo = mpib_rail_on_down(end, epoch = down.epoch);
+	else if (frame->type == MPIB_FRAME_RAIL_UP &&
+		 mpib_rail_up_decode(frame->payload, frame->payload_len, &up) == 0)
+		todo = mpib_rail_on_up(end, ends->receiver, epoch = up.epoch);
+	else if (frame->type == MPIB_FRAME_RAIL_READY &&
+		 mpib_rail_ready_decode(frame->payload, frame->payload_len, &rail, &epoch) == 0)
+		todo = mpib_rail_on_ready(end, ends->receiver, epoch);
+	FUZZ_CHECK(todo >= MPIB_TODO_NOTHING || todo == -EBADMSG || todo == -EPROTO);
+	if (todo == MPIB_TODO_SETTLE || todo == MPIB_TODO_STOP_AND_SETTLE) {
+		FUZZ_CHECK(epoch == before && end->state != MPIB_RAIL_LOST);
+		end->state = MPIB_RAIL_LOST;
+		/* The sender tries to bring it back at once. */
+		if (!ends->receiver) {
+			end->state = MPIB_RAIL_MADE;
+			end->epoch++;
+		}
+	} else if (todo == MPIB_TODO_MAKE) {
+		FUZZ_CHECK(ends->receiver && epoch == before + 1);
+		end->state = MPIB_RAIL_MADE;
+		end->epoch = epoch;
+	} else if (todo > MPIB_TODO_NOTHING) {
+		FUZZ_CHECK((todo == MPIB_TODO_USE) == ends->receiver && epoch == before);
+		FUZZ_CHECK(end->state == MPIB_RAIL_MADE);
+		end->state = MPIB_RAIL_UP;
+	}
+}
+
 static void check_payload(const uint8_t *data, size_t size)
 {
 	char text[MPIB_TEXT_MAX + 1];
@@ -75,6 +163,9 @@ static void check_payload(const uint8_t *data, size_t size)
 	check_peer(data, size);
 	check_qps(data, size);
 	check_bye(data, size);
+	check_rail_down(data, size, false);
+	check_rail_down(data, size, true);
+	check_rail_up(data, size);
 	FUZZ_CHECK((mpib_hello_nonce(data, size, &nonce) == 0) == (size >= 8));
 	FUZZ_CHECK(mpib_fail_decode(data, size, text) <= MPIB_FAIL_DEVICE);
 	FUZZ_CHECK(strlen(text) <= MPIB_TEXT_MAX);
@@ -86,6 +177,7 @@ static void check_payload(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	struct rail_ends sender = { .receiver = false }, receiver = { .receiver = true };
 	struct mpib_frame frame;
 	size_t start = 0, used;
 	bool more = true;
@@ -103,6 +195,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		FUZZ_CHECK(frame.payload_len == used - MPIB_FRAME_HEADER);
 		FUZZ_CHECK(frame.payload == data + start + MPIB_FRAME_HEADER);
 		check_payload(frame.payload, frame.payload_len);
+		hear(&sender, &frame);
+		hear(&receiver, &frame);
 		start += used;
 	}
 	return 0;
