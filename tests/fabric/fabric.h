@@ -384,6 +384,7 @@ void fab_requester_drain(struct fab_qp *qp); /* finishes what has begun, and no 
 
 /* fault.c */
 int fab_fault(uint32_t dev, enum fab_verb verb); /* 0, or the positive errno to fail with */
+void fab_fault_cut(uint32_t dev);		 /* engine lock: a request begins to leave */
 void fab_fault_log(void);			 /* engine lock: acts on new log entries */
 
 /* trace.c: lines of MPIB_FABRIC_TRACE. */

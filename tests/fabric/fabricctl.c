@@ -108,6 +108,27 @@ static int cmd_latency(uint32_t dev, char **args)
 	return 0;
 }
 
+static int cmd_late(uint32_t dev, char **args)
+{
+	uint64_t usec;
+
+	if (number(args[0], &usec) < 0 || usec > 60 * 1000 * 1000)
+		return -EINVAL;
+	atomic_store(&meeting.state->dev[dev].late_ns, usec * 1000);
+	tell(FAB_LOG_SETTINGS, dev, 0);
+	return 0;
+}
+
+static int cmd_cut(uint32_t dev, char **args)
+{
+	uint64_t left;
+
+	if (number(args[0], &left) < 0)
+		return -EINVAL;
+	atomic_store(&meeting.state->dev[dev].cut_left, left);
+	return 0;
+}
+
 static int cmd_delay(uint32_t dev, char **args)
 {
 	struct fab_state_dev *state = &meeting.state->dev[dev];
@@ -216,6 +237,9 @@ static int cmd_reset(uint32_t dev, char **args)
 	atomic_store(&state->latency_ns, conf->latency_ns);
 	atomic_store(&state->delay_max_ns, 0);
 	atomic_store(&state->delay_min_ns, 0);
+	atomic_store(&state->late_ns, 0);
+	atomic_store(&state->late_parts, 0);
+	atomic_store(&state->cut_left, 0);
 	atomic_store(&state->dead, FAB_ALIVE);
 	for (unsigned int v = 0; v < FAB_VERB_MAX; v++)
 		atomic_store(&state->fail[v], 0);
@@ -255,6 +279,11 @@ static int cmd_show(uint32_t dev, char **args)
 		     atomic_load(&state->rx_bytes));
 	if (atomic_load(&state->spread_bytes))
 		(void)printf("  spread_bytes %" PRIu64 "\n", atomic_load(&state->spread_bytes));
+	if (atomic_load(&state->late_ns) || atomic_load(&state->late_parts))
+		(void)printf("  late_us %" PRIu64 " late_parts %" PRIu64 "\n",
+			     atomic_load(&state->late_ns) / 1000, atomic_load(&state->late_parts));
+	if (atomic_load(&state->cut_left))
+		(void)printf("  cut_left %" PRIu64 "\n", atomic_load(&state->cut_left));
 	if (atomic_load(&state->delays))
 		(void)printf("  delays %" PRIu64 " digest %016" PRIx64 "\n",
 			     atomic_load(&state->delays), atomic_load(&state->delay_digest));
@@ -287,6 +316,8 @@ static const struct command {
 	{ "port", cmd_port, 1, 1, "NODE/DEV up|down" },
 	{ "rate", cmd_rate, 1, 1, "NODE/DEV BYTES_A_SECOND (0: no limit)" },
 	{ "latency", cmd_latency, 1, 1, "NODE/DEV MICROSECONDS (one way)" },
+	{ "late", cmd_late, 1, 1, "NODE/DEV MICROSECONDS (what a port's end finds under way)" },
+	{ "cut", cmd_cut, 1, 1, "NODE/DEV N (port down as request N leaves; 0: not any more)" },
 	{ "delay", cmd_delay, 2, 3, "NODE/DEV MIN_US MAX_US [SEED] (completions, QP by QP)" },
 	{ "fail", cmd_fail, 2, 4, "NODE/DEV VERB ERRNO [COUNT [SKIP]]" },
 	{ "gid", cmd_gid, 2, 2, "NODE/DEV INDEX ADDRESS/v1|ADDRESS/v2|-" },

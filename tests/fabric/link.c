@@ -160,6 +160,7 @@ static struct fab_link *link_new(int fd, int mem_fd, const struct fab_hello *hel
 					.size = hello->resp_size };
 	TAILQ_INIT(&link->reads);
 	TAILQ_INIT(&link->spread);
+	TAILQ_INIT(&link->late);
 	TAILQ_INSERT_TAIL(&fab.links, link, node);
 	return link;
 }
@@ -333,6 +334,7 @@ void fab_link_accept(void)
 		link->pid_fd = -1;
 		TAILQ_INIT(&link->reads);
 		TAILQ_INIT(&link->spread);
+		TAILQ_INIT(&link->late);
 		TAILQ_INSERT_TAIL(&fab.links, link, node);
 		if (watch(link, fd) < 0)
 			link->dead = true;
@@ -362,6 +364,7 @@ void fab_link_free(struct fab_link *link)
 		(void)fab_requester_poll(link, FAB_NEVER);
 	link->dead = true;
 	fab_spread_forget(link, NULL);
+	fab_late_forget(link);
 	while ((read = TAILQ_FIRST(&link->reads))) {
 		TAILQ_REMOVE(&link->reads, read, node);
 		free(read);

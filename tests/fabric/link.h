@@ -97,9 +97,11 @@ struct fab_link {
 	struct fab_qp *ack_qp; /* responder: owes an ack */
 	TAILQ_HEAD(, fab_read) reads;
 	TAILQ_HEAD(, fab_spread) spread; /* responder: parts of plain writes that come later */
+	TAILQ_HEAD(, fab_late) late;	 /* responder: parts that a port's end held up */
 };
 
 struct fab_spread; /* spread.c */
+struct fab_late;   /* late.c */
 
 /* The hello that comes with the memory file. */
 struct fab_hello {
@@ -132,6 +134,9 @@ bool fab_ring_consume(struct fab_ring *ring, const struct fab_pkt *pkt);
 bool fab_responder_poll(struct fab_link *link, uint64_t now);
 void fab_responder_forget(const struct fab_qp *qp);
 void fab_responder_ack(struct fab_link *link, struct fab_qp *qp); /* all that has come */
+/* The QP that a request is for and that can take it, or NULL. */
+struct fab_qp *fab_responder_qp(const struct fab_link *link, const struct fab_pkt *pkt);
+void fab_responder_take(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt *pkt);
 bool fab_requester_poll(struct fab_link *link, uint64_t now);
 
 /* spread.c. Holds a part of a plain write back; false: no memory for it. */
@@ -140,6 +145,11 @@ bool fab_spread_hold(struct fab_link *link, struct fab_qp *qp, const struct fab_
 void fab_spread_place(struct fab_link *link, const struct fab_qp *qp);	/* all of the QP's */
 bool fab_spread_due(struct fab_link *link, uint64_t now);		/* those whose time it is */
 void fab_spread_forget(struct fab_link *link, const struct fab_qp *qp); /* NULL: of all */
+
+/* late.c. A request under way at a port's end: kept, where the device that sent it is set so. */
+void fab_late_hold(struct fab_link *link, const struct fab_pkt *pkt);
+bool fab_late_due(struct fab_link *link, uint64_t now); /* those whose time it is */
+void fab_late_forget(struct fab_link *link);
 
 /* shape.c: when a part of @len bytes sent now arrives. False: the wire is taken until *ret_due. */
 bool fab_shape(uint32_t from, uint32_t to, size_t len, uint64_t now, uint64_t *ret_due);

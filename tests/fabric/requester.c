@@ -307,6 +307,8 @@ static bool send_part(struct fab_qp *qp, struct fab_wqe *w)
 	pkt->due_ns = due;
 	if (len)
 		fab_sge_gather(qp, w, qp->sq_tx_off, len, (uint8_t *)(pkt + 1));
+	if (qp->sq_tx_off == 0)
+		fab_fault_cut(qp->dev); /* before anybody can take what leaves now */
 	fab_ring_publish(&qp->link->req, pkt);
 	fab_link_ring(qp->link);
 	qp->sq_tx_off += len;

@@ -265,7 +265,7 @@ static bool same_partition(uint32_t mine, uint32_t theirs)
 	return !((mine ^ theirs) & 0x7fff) && (mine | theirs) & 0x8000;
 }
 
-static struct fab_qp *find_qp(const struct fab_link *link, const struct fab_pkt *pkt)
+struct fab_qp *fab_responder_qp(const struct fab_link *link, const struct fab_pkt *pkt)
 {
 	struct fab_qp *qp = fab.qps[pkt->dst_qpn % FAB_QP_INDEXES];
 	int state;
@@ -297,7 +297,7 @@ static bool read_turn(struct fab_link *link)
 	/* The checker doesn't follow the list's removal. NOLINTNEXTLINE(clang-analyzer-unix.Malloc)
 	 */
 	bool atomic = read->pkt.op != FAB_OP_READ;
-	struct fab_qp *qp = find_qp(link, &read->pkt);
+	struct fab_qp *qp = fab_responder_qp(link, &read->pkt);
 	struct fab_mr *mr = NULL;
 	struct fab_pkt *pkt;
 	uint64_t due;
@@ -391,14 +391,8 @@ static bool take(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt 
 	}
 }
 
-static void receive(struct fab_link *link, const struct fab_pkt *pkt)
+void fab_responder_take(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt *pkt)
 {
-	struct fab_qp *qp = find_qp(link, pkt);
-
-	if (!qp || !fab_link_port_up(link)) {
-		refuse(link, pkt, FAB_OP_LOST, 0);
-		return;
-	}
 	if (!qp->established && atomic_load(&qp->state) == IBV_QPS_RTR)
 		fab_event_qp(qp, IBV_EVENT_COMM_EST);
 	qp->established = true;
@@ -419,11 +413,24 @@ static void receive(struct fab_link *link, const struct fab_pkt *pkt)
 	}
 }
 
+static void receive(struct fab_link *link, const struct fab_pkt *pkt)
+{
+	struct fab_qp *qp = fab_responder_qp(link, pkt);
+	bool up = fab_link_port_up(link);
+
+	if (!up)
+		fab_late_hold(link, pkt);
+	if (!qp || !up)
+		refuse(link, pkt, FAB_OP_LOST, 0);
+	else
+		fab_responder_take(link, qp, pkt);
+}
+
 /* A peer acknowledges a message before its program can answer it: what it asks now comes after the
  * answers that it gave, on the QP's own way out. */
 static void answers_first(const struct fab_link *link, const struct fab_pkt *pkt, uint64_t now)
 {
-	const struct fab_qp *qp = find_qp(link, pkt);
+	const struct fab_qp *qp = fab_responder_qp(link, pkt);
 
 	if (qp && qp->link && !qp->link->dead)
 		(void)fab_requester_poll(qp->link, now);
@@ -450,7 +457,7 @@ bool fab_responder_poll(struct fab_link *link, uint64_t now)
 		moved = true;
 	}
 	if (fab_ring_reserve(&link->resp, 4 * FAB_RING_ALIGN))
-		moved |= fab_spread_due(link, now);
+		moved |= fab_late_due(link, now) | fab_spread_due(link, now);
 	flush_ack(link);
 	while (!TAILQ_EMPTY(&link->reads) && read_turn(link))
 		moved = true;

@@ -75,6 +75,9 @@ struct fab_state_dev {
 	_Atomic uint32_t delay_order;  /* raised by each delay command: sequences start anew */
 	_Atomic uint64_t delays;       /* completions held back since that command */
 	_Atomic uint64_t delay_digest; /* of their times, whatever order the QPs had */
+	_Atomic uint64_t late_ns; /* what is under way when a port goes down comes so much later */
+	_Atomic uint64_t late_parts;	     /* parts that came late */
+	_Atomic uint64_t cut_left;	     /* requests until the port goes down; 0: it doesn't */
 	_Atomic uint64_t tx_bytes, rx_bytes; /* payload moved, all processes of the node */
 	_Atomic uint64_t spread_bytes;	     /* of rx_bytes: came by any path */
 	fab_fail_word fail[FAB_VERB_MAX];
@@ -97,7 +100,7 @@ enum fab_log_kind {
 	FAB_LOG_GID,	  /* GID table of the device has changed */
 	FAB_LOG_DEAD,	  /* the device has died: arg is an enum fab_death */
 	FAB_LOG_DROP_QP,  /* arg: QP number that goes to the error state */
-	FAB_LOG_SETTINGS, /* rate or latency has changed: look at the timers again */
+	FAB_LOG_SETTINGS, /* a time or rate has changed: look at the timers again */
 };
 
 struct fab_state_log {

@@ -135,9 +135,9 @@ static int run_case(const struct fault_case *c)
 
 int main(int argc, char **argv)
 {
-	const struct fault_case *const lists[] = { death_cases, control_cases, life_cases,
-						   rule_cases,	gpu_cases,     feature_cases,
-						   page_cases };
+	const struct fault_case *const lists[] = { death_cases,	  control_cases, late_cases,
+						   life_cases,	  rule_cases,	 gpu_cases,
+						   feature_cases, page_cases };
 	int found = 0, failed = 0;
 
 	(void)unsetenv("MPIB_FABRIC");
