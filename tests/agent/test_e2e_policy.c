@@ -318,10 +318,13 @@ static void expect_file(const char *json, const char *people)
 	(void)snprintf(part, sizeof(part), "\"policy_file\": \"%s\"", json);
 	expect_part(ctl(CTL_OK, "--json", "status", NULL), part);
 	text = ctl(CTL_OK, "status", NULL, NULL);
-	if (people)
+	if (people) {
 		expect_part(text, people);
-	else if (strstr(text, "policy file:"))
+		return;
+	}
+	if (strstr(text, "policy file:"))
 		fail_msg("it tells of a file that is in force: %s", text);
+	free(text);
 }
 
 /* What counts is what the file says, not what it looks like. */

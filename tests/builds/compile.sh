@@ -12,7 +12,11 @@ installed_only=
 
 case $name in
 *-debug) options+=(--buildtype=debug) ;;
-*-release) options+=(--buildtype=release) ;;
+# What is installed, without the tests: those are compiled with gcc and optimisation in the plain build.
+*-release)
+	options+=(--buildtype=release)
+	installed_only=1
+	;;
 # What is linked once for many programs takes long; with this prefix tests/builds/install.sh installs it.
 *-lto)
 	options+=(--buildtype=release -Db_lto=true --prefix=/opt/mpib --sysconfdir=etc)

@@ -20,33 +20,51 @@
 #define MANY	      110000u
 #define TABLE_SIZE    (2u << 20)
 #define TABLE_ENTRIES 8191u
+#define PIPELINE      64u
 
-/* Registers @count connections of one flow in pipelines. False where one is refused. */
+/* Asks for the connections @ids of one flow at once. False where the socket is gone. */
+static bool ask_for(int fd, const uint32_t *ids, uint32_t n)
+{
+	struct mpib_msg_register many[PIPELINE];
+
+	for (uint32_t k = 0; k < n; k++)
+		many[k] = (struct mpib_msg_register){
+			.header = { MPIB_MSG_MAGIC, sizeof(many[0]), MPIB_MSG_REGISTER, 0 },
+			.conn_id = ids[k],
+			.sout_src_ip = test_ip("10.9.0.1"),
+			.sout_dst_ip = test_ip("10.9.0.2"),
+		};
+	return send(fd, many, n * sizeof(many[0]), MSG_NOSIGNAL) == (ssize_t)(n * sizeof(many[0]));
+}
+
+/* Registers @count connections of one flow in pipelines, and asks again where others have taken
+ * what there is. False where one isn't answered. */
 static bool register_many(int fd, uint32_t count)
 {
-	struct mpib_msg_register many[64];
-	uint32_t sent = 0;
+	static const struct timespec pause = { .tv_nsec = 10000000 };
+	uint32_t ids[PIPELINE], next = 0, n = 0;
 
-	while (sent < count) {
-		uint32_t n = 0;
+	for (;;) {
+		uint32_t refused = 0;
 
-		for (; n < 64 && sent + n < count; n++)
-			many[n] = (struct mpib_msg_register){
-				.header = { MPIB_MSG_MAGIC, sizeof(many[0]), MPIB_MSG_REGISTER, 0 },
-				.conn_id = sent + n,
-				.sout_src_ip = test_ip("10.9.0.1"),
-				.sout_dst_ip = test_ip("10.9.0.2"),
-			};
-		if (send(fd, many, n * sizeof(many[0]), MSG_NOSIGNAL) !=
-		    (ssize_t)(n * sizeof(many[0])))
+		while (n < PIPELINE && next < count)
+			ids[n++] = next++;
+		if (n == 0)
+			return true;
+		if (!ask_for(fd, ids, n))
 			return false;
 		for (uint32_t k = 0; k < n; k++) {
-			if (answer_read(fd, MPIB_MSG_REGISTER).status != MPIB_STATUS_OK)
+			struct answer answer = answer_read(fd, MPIB_MSG_REGISTER);
+
+			if (!answer.ok)
 				return false;
+			if (answer.status != MPIB_STATUS_OK)
+				ids[refused++] = ids[k];
 		}
-		sent += n;
+		n = refused;
+		if (refused)
+			(void)nanosleep(&pause, NULL);
 	}
-	return true;
 }
 
 static int make_table(void)

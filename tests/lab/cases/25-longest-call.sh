@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # nodes: 2
-# limit: 400
+# limit: 200
 # quiet: yes
 # How long isend, irecv and test keep NCCL's thread while large messages run. rxe sends its packets
 # in the system call that posts, so a call may take long here; what is MPIB's own of it is the user
@@ -11,7 +11,7 @@
 longest() {
 	local end call
 
-	perf "$1" 1 2 "$2" bw --size "$3" --messages 12 --window 4 --warmup 0 --call-times
+	perf "$1" 1 2 "$2" bw --size "$3" --messages 6 --window 3 --warmup 0 --call-times
 	for end in "" -peer; do
 		for call in isend irecv test; do
 			[ "$(perf_result "$1$end" ".longest_calls.$call.calls")" != 0 ] || continue
