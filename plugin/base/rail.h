@@ -9,6 +9,9 @@ enum mpib_rail {
 	MPIB_RAIL_MAX = 2,
 };
 
+/* A mask of both. */
+#define MPIB_RAILS_ALL 3u
+
 /* The rail's bit in a mask: 1 SOUT, 2 SUP. */
 static inline unsigned int mpib_rail_bit(unsigned int rail)
 {

@@ -38,12 +38,12 @@ enum mpib_flag {
 	MPIB_FLAG_FLUSHED = 64, /* progress's: requests were flushed, of unknown cause so far */
 };
 
-/* Why a sender's usual path is closed; bits of mpib_comm.busy. */
+/* Why a sender's fast path is closed; bits of mpib_comm.busy. */
 enum mpib_busy {
-	MPIB_BUSY_GROUP = 1,  /* a group is being collected */
-	MPIB_BUSY_SLOW = 2,   /* a group or a cut message waits for the send queues */
-	MPIB_BUSY_FAILED = 4, /* there is an error */
-	MPIB_BUSY_CLOSED = 8, /* the peer has closed, with all that was posted */
+	MPIB_BUSY_GROUP = 1,   /* a group is being collected */
+	MPIB_BUSY_POSTING = 2, /* a row waits for the send queues */
+	MPIB_BUSY_FAILED = 4,  /* there is an error */
+	MPIB_BUSY_CLOSED = 8,  /* the peer has closed, with all that was posted */
 };
 
 #define MPIB_FLUSH_SCRATCH 64
@@ -119,20 +119,6 @@ struct mpib_wr {
 	struct ibv_sge sge;
 };
 
-/* A group, or a message over a port's limit, on its way to the send queues; see send_slow.c. */
-struct mpib_slow_post {
-	unsigned int slot;
-	unsigned int count; /* messages */
-	unsigned int mask;  /* rails with bytes */
-	struct mpib_request *head;
-	struct {
-		unsigned int qp;
-		unsigned int entry; /* next message to post */
-		size_t offset;	    /* within its part on this rail */
-		bool done;
-	} rail[MPIB_RAIL_MAX];
-};
-
 /* A rail's QPs, in the order in which messages take them: a ring. */
 struct mpib_send_qp {
 	struct ibv_qp *qp;
@@ -140,23 +126,29 @@ struct mpib_send_qp {
 	unsigned int index;
 };
 
-/* Work requests of a group on one rail, linked once: those of the data, filled from the end so that
- * no link ever changes, and the one with the immediate. */
-struct mpib_group_wrs {
+/* A rail's work requests of a row, linked once: plain writes, filled from the end so that no link
+ * ever changes, and the one with the immediate. */
+struct mpib_chain {
 	struct mpib_wr *at;		       /* the last one filled; or the final one */
+	const struct mpib_send_qp *qp;	       /* takes all of the row */
+	struct mpib_request *next;	       /* to be cut next */
+	size_t offset;			       /* of its part on this rail, what is filled in */
 	struct mpib_wr wr[MPIB_GROUP_MAX + 1]; /* data, and the final one */
 };
 
-/* The group that is being collected; the row at head. */
+/* The row that takes several messages, or one that has to be cut: being collected, at head, and
+ * then on its way to the send queues. */
 struct mpib_group {
-	uint32_t left;		   /* bits of its messages that are not matched; 0: no group */
-	uint32_t size;		   /* messages, as the first look found it */
-	struct mpib_cts *row;	   /* MPIB_GROUP_MAX elements, the peer's to write */
-	uint64_t *record;	   /* staging for its completion record */
-	uint64_t sup_before;	   /* bytes that SUP had carried before it */
+	uint32_t left;	      /* bits of its messages that are not matched; 0: none collected */
+	uint32_t size;	      /* messages, as the first look found it */
+	struct mpib_cts *row; /* MPIB_GROUP_MAX elements, the peer's to write */
+	uint64_t *record;     /* staging for its completion record */
+	uint64_t sup_before;  /* bytes that SUP had carried before it */
 	struct mpib_request *head; /* those matched, the last one first */
-	bool cut;		   /* one of them may be over a port's limit */
-	struct mpib_group_wrs wrs[MPIB_RAIL_MAX];
+	bool cut;		   /* one of them is over a port's limit */
+	uint8_t rails;		   /* that it takes */
+	uint8_t unposted;	   /* of them, those that are not posted to the end */
+	struct mpib_chain chain[MPIB_RAIL_MAX];
 };
 
 struct mpib_send_comm {
@@ -186,8 +178,7 @@ struct mpib_send_comm {
 	struct mpib_send_qp qps[MPIB_RAIL_MAX][MPIB_QPS_MAX];
 
 	struct mpib_group group;
-	struct mpib_slow_post slow;
-	uint32_t slow_used[MPIB_RAIL_MAX][MPIB_QPS_MAX]; /* send queue entries of slow posts */
+	uint32_t chained[MPIB_RAIL_MAX][MPIB_QPS_MAX]; /* send queue entries of chains */
 	uint64_t *records;    /* staging: MPIB_ROWS rows of MPIB_RECORD_NUMBERS */
 	uint64_t record_addr; /* the receiver's */
 };
@@ -203,7 +194,7 @@ struct mpib_recv_comm {
 			struct mpib_cts cts_one; /* a row of one, sent inline */
 			uint64_t cts_addr;	 /* the sender's ring */
 			uint32_t tail;		 /* rows posted so far */
-			uint32_t one_until; /* the next row that isn't posted in the usual way */
+			uint32_t one_until; /* the next row that isn't posted by the fast path */
 
 			struct ibv_qp *cts_qp;
 			uint64_t *cts_count; /* the counter of cts_rail */

@@ -63,6 +63,16 @@ int mpib_comm_verb_failed(struct mpib_comm *comm, const char *text)
 						   : mpib_comm_fail(comm, -EIO, text);
 }
 
+__attribute__((cold)) int mpib_comm_post_failed(struct mpib_comm *comm, unsigned int rail,
+						const char *what, int r)
+{
+	char text[160];
+
+	(void)snprintf(text, sizeof(text), "%s rail %s: %s: %s", mpib_rail_name(rail),
+		       comm->dev->hca[rail].name, what, strerror(r < 0 ? -r : r));
+	return mpib_comm_verb_failed(comm, text);
+}
+
 static int peer_failed(struct mpib_comm *comm)
 {
 	char text[MPIB_TEXT_MAX + 1];

@@ -21,4 +21,7 @@ int mpib_comm_bad_completion(struct mpib_comm *comm, unsigned int rail, const st
 /* A verb failed: -EIO and @text, unless the device is lost, which is the cause then. */
 int mpib_comm_verb_failed(struct mpib_comm *comm, const char *text);
 
+/* The same of a post: @what is what couldn't be done, and @r what verbs returned. */
+int mpib_comm_post_failed(struct mpib_comm *comm, unsigned int rail, const char *what, int r);
+
 #endif

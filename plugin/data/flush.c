@@ -2,9 +2,8 @@
 #include "plugin/data/flush.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
+#include "plugin/base/result.h"
 #include "plugin/data/comm_error.h"
 
 static int post_read(struct mpib_recv_comm *recv, unsigned int rail, void *from,
@@ -30,12 +29,11 @@ static int post_read(struct mpib_recv_comm *recv, unsigned int rail, void *from,
 	return ibv_post_send(recv->flush_qp[rail], &wr, &bad);
 }
 
-int mpib_iflush(struct mpib_comm *comm, int n, void **data, const int *sizes, struct mpib_mr **mrs,
-		struct mpib_request **ret)
+static int flush(struct mpib_comm *comm, int n, void **data, const int *sizes, struct mpib_mr **mrs,
+		 struct mpib_request **ret)
 {
 	struct mpib_recv_comm *recv = mpib_recv_comm(comm);
 	struct mpib_request *req;
-	char text[160];
 	int last = -1;
 
 	*ret = NULL;
@@ -53,24 +51,26 @@ int mpib_iflush(struct mpib_comm *comm, int n, void **data, const int *sizes, st
 		return mpib_comm_fail(comm, -EIO, "no request is left for a flush");
 	req->count = 0;
 	req->imm = 0;
-	req->remaining = recv->carried == 3 ? 2 : 1;
+	req->remaining = recv->carried == MPIB_RAILS_ALL ? 2 : 1;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		int r;
 
 		if (!(recv->carried & mpib_rail_bit(rail)))
 			continue;
 		r = post_read(recv, rail, data[last], mrs[last], req);
-		if (r) {
-			(void)snprintf(text, sizeof(text),
-				       "%s rail %s: a flush can't be posted: %s",
-				       mpib_rail_name(rail), comm->dev->hca[rail].name,
-				       strerror(r < 0 ? -r : r));
-			return mpib_comm_verb_failed(comm, text);
-		}
+		if (r)
+			return mpib_comm_post_failed(comm, rail, "a flush can't be posted", r);
 	}
 	/* The read is local: that the peer went, before, says nothing against it. */
 	comm->gone_since_ms = 0;
 	comm->counters->flushes++;
 	*ret = req;
 	return 0;
+}
+
+ncclResult_t mpib_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles,
+			 void **request)
+{
+	return mpib_result(flush(recv_comm, n, data, sizes, (struct mpib_mr **)mhandles,
+				 (struct mpib_request **)request));
 }

@@ -7,11 +7,12 @@
 #ifndef MPIB_PLUGIN_FLUSH_H
 #define MPIB_PLUGIN_FLUSH_H
 
+#include "plugin/base/nccl_abi.h"
 #include "plugin/connection/comm.h"
 
-/* *ret stays NULL where there is nothing to wait for: no bytes, no GPU memory, MPIB_FLUSH=0.
- * Progress thread. */
-int mpib_iflush(struct mpib_comm *comm, int n, void **data, const int *sizes, struct mpib_mr **mrs,
-		struct mpib_request **ret);
+/* NCCL's iflush: *@request stays NULL where there is nothing to wait for: no bytes, no GPU memory,
+ * MPIB_FLUSH=0. Progress thread. */
+ncclResult_t mpib_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles,
+			 void **request);
 
 #endif

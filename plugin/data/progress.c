@@ -1,22 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test(): polls what can bring news for the connection and credits every request it concerns. */
-#include "plugin/data/transfer.h"
+/*
+ * test: NCCL asks far more often than there is something to say, so mpib_test, at the end, has no
+ * call but the polls where there is nothing, and saves no register. A sender's completions are
+ * credited here, a receiver's in recv_completions.c.
+ */
+#include "plugin/data/progress.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 
-/* A batch's last request: its row may be done on this rail. */
-static void slow_completion(struct mpib_send_comm *send, unsigned int rail, uint64_t id)
+#include "plugin/base/result.h"
+#include "plugin/data/comm_error.h"
+#include "plugin/data/recv_completions.h"
+#include "plugin/data/send.h"
+
+/* A chain's last request: its row may be done on this rail. */
+static void chain_completion(struct mpib_send_comm *send, unsigned int rail, uint64_t id)
 {
 	struct mpib_request *req = &send->base.pool.requests[MPIB_WR_INDEX(id)];
 
-	send->slow_used[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
+	send->chained[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
 	if (id & MPIB_WR_FINAL && --req->rails == 0)
 		for (; req; req = req->mate)
 			req->remaining = 0;
 }
 
-int mpib_send_take(struct mpib_send_comm *send, unsigned int rail, const struct ibv_wc *wc, int n)
+static int send_completed(struct mpib_send_comm *send, unsigned int rail, const struct ibv_wc *wc,
+			  int n)
 {
 	struct mpib_request *requests = send->base.pool.requests;
 
@@ -24,13 +35,13 @@ int mpib_send_take(struct mpib_send_comm *send, unsigned int rail, const struct 
 	for (const struct ibv_wc *end = wc + n; wc < end; wc++) {
 		if (mpib_unlikely(wc->status != IBV_WC_SUCCESS))
 			return mpib_comm_bad_completion(&send->base, rail, wc);
-		if (mpib_likely(!(wc->wr_id & MPIB_WR_SLOW)))
+		if (mpib_likely(!(wc->wr_id & MPIB_WR_CHAIN)))
 			requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
 		else
-			slow_completion(send, rail, wc->wr_id);
+			chain_completion(send, rail, wc->wr_id);
 	}
-	if (mpib_unlikely(send->base.busy & MPIB_BUSY_SLOW))
-		return mpib_send_slow(send);
+	if (mpib_unlikely(send->base.busy & MPIB_BUSY_POSTING))
+		return mpib_send_continue(send);
 	return 0;
 }
 
@@ -44,7 +55,7 @@ static __attribute__((cold)) int poll_failed(struct mpib_comm *comm, unsigned in
 }
 
 /* Credits what a poll gave, and polls on where there may be more. */
-static inline int take(struct mpib_comm *comm, unsigned int rail, struct ibv_wc *wc, int n)
+static inline int credit(struct mpib_comm *comm, unsigned int rail, struct ibv_wc *wc, int n)
 {
 	for (;;) {
 		int r;
@@ -53,8 +64,8 @@ static inline int take(struct mpib_comm *comm, unsigned int rail, struct ibv_wc 
 			return poll_failed(comm, rail, n);
 		comm->counters->rail[rail].completions += (unsigned int)n;
 		r = comm->kind == MPIB_COUNTER_SEND
-			    ? mpib_send_take(mpib_send_comm(comm), rail, wc, n)
-			    : mpib_recv_take(mpib_recv_comm(comm), rail, wc, n);
+			    ? send_completed(mpib_send_comm(comm), rail, wc, n)
+			    : mpib_recv_completed(mpib_recv_comm(comm), rail, wc, n);
 		if (mpib_unlikely(r < 0) || mpib_likely(n < MPIB_POLL_BATCH))
 			return r;
 		n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc);
@@ -66,39 +77,7 @@ int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail)
 	struct ibv_wc wc[MPIB_POLL_BATCH];
 	int n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc);
 
-	return n ? take(comm, rail, wc, n) : 0;
-}
-
-int mpib_test_news(struct mpib_asked *asked, unsigned int rail, int n)
-{
-	struct mpib_test *test = mpib_container_of(asked, struct mpib_test, asked);
-	struct mpib_request *req = asked->req;
-	struct mpib_comm *comm = req->comm;
-	int r = take(comm, rail, test->wc, n);
-
-	/* The other rail is asked only if the request still wants something. */
-	if (r == 0 && req->remaining && rail == MPIB_SOUT && comm->polled[MPIB_SUP])
-		r = mpib_poll_rail(comm, MPIB_SUP);
-	return req->remaining ? r : mpib_test_done(req, asked->done, asked->sizes);
-}
-
-static int poll_all(struct mpib_comm *comm)
-{
-	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		int r = comm->polled[rail] ? mpib_poll_rail(comm, rail) : 0;
-
-		if (r < 0)
-			return r;
-	}
-	return mpib_comm_check(comm);
-}
-
-int mpib_test_flagged(const struct mpib_asked *asked)
-{
-	struct mpib_request *req = asked->req;
-	int r = req->comm->error ? req->comm->error : poll_all(req->comm);
-
-	return req->remaining ? r : mpib_test_done(req, asked->done, asked->sizes);
+	return n ? credit(comm, rail, wc, n) : 0;
 }
 
 static __attribute__((cold)) int size_failed(struct mpib_comm *comm)
@@ -108,7 +87,7 @@ static __attribute__((cold)) int size_failed(struct mpib_comm *comm)
 }
 
 /* NCCL takes sizes as ints. */
-int mpib_test_sizes(struct mpib_request *req, int *done, int *sizes)
+static __attribute__((noinline)) int report_sizes(struct mpib_request *req, int *done, int *sizes)
 {
 	const uint64_t *from = req->count == 1 ? &req->size : req->sizes;
 
@@ -120,4 +99,110 @@ int mpib_test_sizes(struct mpib_request *req, int *done, int *sizes)
 	*done = 1;
 	mpib_request_put(&req->comm->pool, req);
 	return 0;
+}
+
+/* The request is done: reports it and hands it back. */
+static inline int report(struct mpib_request *req, int *done, int *sizes)
+{
+	struct mpib_comm *comm = req->comm;
+
+	if (sizes) {
+		if (mpib_unlikely(req->count != 1 || req->size > INT_MAX))
+			return report_sizes(req, done, sizes);
+		sizes[0] = (int)req->size;
+	}
+	*done = 1;
+	mpib_request_put(&comm->pool, req);
+	return 0;
+}
+
+/* What a call of mpib_test keeps while it polls: on the stack, whose lines are always at hand. It
+ * finds its request here again, so that no register has to be saved for it. */
+struct asked {
+	struct mpib_request *req;
+	int *done, *sizes;
+};
+
+struct test_call {
+	struct ibv_wc wc[MPIB_POLL_BATCH];
+	/* Passed on in place of the whole: gcc would keep the address of the whole, which is that
+	 * of `wc`, in a register that has to be saved. */
+	struct asked asked;
+};
+
+static __attribute__((noinline)) int news(struct asked *asked, unsigned int rail, int n)
+{
+	struct test_call *test = mpib_container_of(asked, struct test_call, asked);
+	struct mpib_request *req = asked->req;
+	struct mpib_comm *comm = req->comm;
+	int r = credit(comm, rail, test->wc, n);
+
+	/* The other rail is asked only if the request still wants something. */
+	if (r == 0 && req->remaining && rail == MPIB_SOUT && comm->polled[MPIB_SUP])
+		r = mpib_poll_rail(comm, MPIB_SUP);
+	return req->remaining ? r : report(req, asked->done, asked->sizes);
+}
+
+/* Somebody reported something. */
+static int poll_all(struct mpib_comm *comm)
+{
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		int r = comm->polled[rail] ? mpib_poll_rail(comm, rail) : 0;
+
+		if (r < 0)
+			return r;
+	}
+	return mpib_comm_check(comm);
+}
+
+static __attribute__((noinline)) int flagged(const struct asked *asked)
+{
+	struct mpib_request *req = asked->req;
+	int r = req->comm->error ? req->comm->error : poll_all(req->comm);
+
+	return req->remaining ? r : report(req, asked->done, asked->sizes);
+}
+
+static mpib_always_inline int pending(struct mpib_request *req, int *done, int *sizes)
+{
+	struct mpib_comm *comm = req->comm;
+	struct test_call test;
+	int n;
+
+	test.asked.req = req;
+	test.asked.done = done;
+	test.asked.sizes = sizes;
+	if (mpib_unlikely((unsigned int)comm->error |
+			  atomic_load_explicit(&comm->flags, memory_order_relaxed)))
+		return flagged(&test.asked);
+
+	if (comm->polled[MPIB_SOUT]) {
+		n = ibv_poll_cq(comm->cq[MPIB_SOUT], MPIB_POLL_BATCH, test.wc);
+		if (n)
+			return news(&test.asked, MPIB_SOUT, n);
+		comm = test.asked.req->comm;
+	}
+	if (comm->polled[MPIB_SUP]) {
+		n = ibv_poll_cq(comm->cq[MPIB_SUP], MPIB_POLL_BATCH, test.wc);
+		if (n)
+			return news(&test.asked, MPIB_SUP, n);
+	}
+	return 0;
+}
+
+/* Apart from mpib_test, which then has nothing to save. */
+static __attribute__((noinline)) ncclResult_t test_pending(struct mpib_request *req, int *done,
+							   int *sizes)
+{
+	return mpib_result(pending(req, done, sizes));
+}
+
+ncclResult_t mpib_test(void *request, int *done, int *sizes)
+{
+	struct mpib_request *req = request;
+
+	*done = 0;
+	if (req->remaining)
+		return test_pending(req, done, sizes);
+	return mpib_result(report(req, done, sizes));
 }

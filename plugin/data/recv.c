@@ -1,12 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* irecv: reserve a receive on each rail that may bring the data, and write the clear-to-send row to
- * the sender. The usual receive is in recv.h; here are rows of several, and rows whose write asks
- * for a completion. */
+/*
+ * irecv: reserve a receive on each rail that may bring the data, and write the clear-to-send row to
+ * the sender. mpib_irecv, at the end, does it itself for one message with a registration whose
+ * write asks for no completion, and finds out before it changes anything; for all else there is
+ * irecv_general.
+ */
 #include "plugin/data/recv.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "plugin/base/result.h"
+#include "plugin/data/comm_error.h"
+#include "plugin/data/progress.h"
+#include "plugin/verbs/srq.h"
+
+static __attribute__((cold, noinline)) int cts_failed(struct mpib_recv_comm *recv, int r)
+{
+	return mpib_comm_post_failed(&recv->base, recv->cts_rail, "clear-to-send can't be posted",
+				     r);
+}
+
+/* A receive reserved on each rail that may bring the data of one more row. False: on none. */
+static mpib_always_inline bool reserve_on_rails(struct mpib_recv_comm *recv,
+						bool (*reserve)(struct mpib_hca *hca))
+{
+	unsigned int rails = recv->base.data_mask;
+
+	if (rails & mpib_rail_bit(MPIB_SOUT)) {
+		if (mpib_unlikely(!reserve(recv->hca[MPIB_SOUT])))
+			return false;
+		recv->reserved[MPIB_SOUT]++;
+	}
+	if (rails & mpib_rail_bit(MPIB_SUP)) {
+		if (mpib_unlikely(!reserve(recv->hca[MPIB_SUP]))) {
+			if (rails & mpib_rail_bit(MPIB_SOUT)) {
+				recv->reserved[MPIB_SOUT]--;
+				mpib_srq_release(recv->hca[MPIB_SOUT]);
+			}
+			return false;
+		}
+		recv->reserved[MPIB_SUP]++;
+	}
+	return true;
+}
 
 static void fill_row(struct mpib_recv_comm *recv, int n, void **data, const size_t *sizes,
 		     const int *tags, struct mpib_mr **mrs, struct mpib_request *req)
@@ -25,17 +62,6 @@ static void fill_row(struct mpib_recv_comm *recv, int n, void **data, const size
 		row[k].seq = recv->tail + 1;
 		req->room[k] = sizes[k];
 	}
-}
-
-__attribute__((cold)) int mpib_recv_cts_failed(struct mpib_recv_comm *recv, int r)
-{
-	struct mpib_comm *comm = &recv->base;
-	char text[160];
-
-	(void)snprintf(text, sizeof(text), "%s rail %s: clear-to-send can't be posted: %s",
-		       mpib_rail_name(recv->cts_rail), comm->dev->hca[recv->cts_rail].name,
-		       strerror(r < 0 ? -r : r));
-	return mpib_comm_verb_failed(comm, text);
 }
 
 static int post_cts(struct mpib_recv_comm *recv, int n)
@@ -62,7 +88,7 @@ static int post_cts(struct mpib_recv_comm *recv, int n)
 	if (slot % MPIB_CTS_SIGNAL_SLOTS == 0)
 		wr.send_flags |= IBV_SEND_SIGNALED;
 	r = ibv_post_send(recv->cts_qp, &wr, &comm->bad);
-	return r ? mpib_recv_cts_failed(recv, r) : 0;
+	return r ? cts_failed(recv, r) : 0;
 }
 
 /* The queue has no room that is known of: looks for completions. 1 where it has. */
@@ -87,8 +113,8 @@ static uint32_t one_until(const struct mpib_recv_comm *recv)
 	return recv->cts_limit - recv->tail < next - recv->tail ? recv->cts_limit : next;
 }
 
-int mpib_irecv_row(struct mpib_recv_comm *recv, int n, void **data, const size_t *sizes,
-		   const int *tags, struct mpib_mr **mrs, struct mpib_request **ret)
+static int irecv_general(struct mpib_recv_comm *recv, int n, void **data, const size_t *sizes,
+			 const int *tags, struct mpib_mr **mrs, struct mpib_request **ret)
 {
 	struct mpib_comm *comm = &recv->base;
 	unsigned int slot = recv->tail % MPIB_ROWS;
@@ -109,7 +135,7 @@ int mpib_irecv_row(struct mpib_recv_comm *recv, int n, void **data, const size_t
 	req = mpib_request_get(&comm->pool);
 	if (mpib_unlikely(!req))
 		return 0;
-	if (mpib_unlikely(!mpib_recv_reserve(recv, mpib_srq_reserve))) {
+	if (mpib_unlikely(!reserve_on_rails(recv, mpib_srq_reserve))) {
 		mpib_request_put(&comm->pool, req);
 		return 0;
 	}
@@ -128,4 +154,65 @@ int mpib_irecv_row(struct mpib_recv_comm *recv, int n, void **data, const size_t
 	(*recv->cts_count)++;
 	*ret = req;
 	return 0;
+}
+
+static __attribute__((noinline)) ncclResult_t general(struct mpib_recv_comm *recv, int n,
+						      void **data, const size_t *sizes,
+						      const int *tags, struct mpib_mr **mrs,
+						      struct mpib_request **ret)
+{
+	return mpib_result(irecv_general(recv, n, data, sizes, tags, mrs, ret));
+}
+
+/* Whether nothing about a receive of one is unusual; if so, what it needs is reserved. */
+static mpib_always_inline bool is_usual(struct mpib_recv_comm *recv, const struct mpib_mr *mr)
+{
+	return mpib_likely(mr != NULL) && mpib_likely(!recv->base.error) &&
+	       mpib_likely(recv->tail != recv->one_until) &&
+	       mpib_likely(!recv->row[recv->tail % MPIB_ROWS]) &&
+	       mpib_likely(recv->base.pool.free != NULL) &&
+	       reserve_on_rails(recv, mpib_srq_reserve_spare);
+}
+
+static mpib_always_inline int irecv_one(struct mpib_recv_comm *recv, void *data, size_t size,
+					int tag, const struct mpib_mr *mr,
+					struct mpib_request **ret)
+{
+	struct mpib_cts *cts = &recv->cts_one;
+	struct ibv_send_wr *wr = &recv->cts_wr;
+	uint32_t tail = recv->tail;
+	unsigned int slot = tail % MPIB_ROWS;
+	struct mpib_request *req = mpib_request_get(&recv->base.pool);
+	int r;
+
+	req->remaining = 1;
+	req->imm = 0;
+	req->count = 1;
+	req->room[0] = size;
+	recv->row[slot] = req;
+	recv->tail = tail + 1;
+	*ret = req;
+	cts->addr = (uint64_t)(uintptr_t)data;
+	memcpy(cts->rkey, mr->rkey, sizeof(cts->rkey));
+	cts->size_low = (uint32_t)size;
+	cts->size_high = (uint16_t)(size >> 32);
+	cts->tag = (uint32_t)tag;
+	cts->seq = tail + 1;
+	wr->wr.rdma.remote_addr = recv->cts_addr + slot * sizeof(struct mpib_cts_row);
+	(*recv->cts_count)++;
+	r = ibv_post_send(recv->cts_qp, wr, &recv->base.bad);
+	return mpib_unlikely(r) ? cts_failed(recv, r) : 0;
+}
+
+ncclResult_t mpib_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags,
+			void **mhandles, void **request)
+{
+	struct mpib_recv_comm *recv = mpib_recv_comm(recv_comm);
+	struct mpib_mr **mrs = (struct mpib_mr **)mhandles;
+	struct mpib_request **ret = (struct mpib_request **)request;
+
+	*ret = NULL;
+	if (mpib_unlikely(n != 1 || !is_usual(recv, mrs[0])))
+		return general(recv, n, data, sizes, tags, mrs, ret);
+	return mpib_result(irecv_one(recv, data[0], sizes[0], tags[0], mrs[0], ret));
 }

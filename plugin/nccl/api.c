@@ -147,7 +147,7 @@ static ncclResult_t init_failed(ncclDebugLogger_t logger)
 	return explained("init", -ENOMEM);
 }
 
-ncclResult_t mpib_api_init(void **ctx, struct mpib_nccl_config *config, ncclDebugLogger_t logger)
+ncclResult_t mpib_entry_init(void **ctx, struct mpib_nccl_config *config, ncclDebugLogger_t logger)
 {
 	struct context *context;
 	int r = 0;
@@ -178,7 +178,7 @@ ncclResult_t mpib_api_init(void **ctx, struct mpib_nccl_config *config, ncclDebu
 	return explained("init", r);
 }
 
-ncclResult_t mpib_api_init_legacy(ncclDebugLogger_t logger)
+ncclResult_t mpib_entry_init_legacy(ncclDebugLogger_t logger)
 {
 	int r = 0;
 
@@ -199,7 +199,7 @@ ncclResult_t mpib_api_init_legacy(ncclDebugLogger_t logger)
 	return mpib_result(r);
 }
 
-ncclResult_t mpib_api_finalize(void *ctx)
+ncclResult_t mpib_entry_finalize(void *ctx)
 {
 	struct context **at, *context = ctx;
 
@@ -216,7 +216,7 @@ ncclResult_t mpib_api_finalize(void *ctx)
 	return ncclSuccess;
 }
 
-int mpib_api_traffic_class(void *ctx)
+int mpib_entry_traffic_class(void *ctx)
 {
 	int traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF;
 
@@ -254,7 +254,7 @@ __attribute__((destructor)) static void unload(void)
 		mpib_verbs_unload();
 }
 
-ncclResult_t mpib_api_devices(int *ndev)
+ncclResult_t mpib_entry_devices(int *ndev)
 {
 	if (!ndev)
 		return ncclInvalidArgument;
@@ -271,7 +271,7 @@ static struct mpib_device *device(int index)
 	return dev;
 }
 
-ncclResult_t mpib_api_properties(int index, struct mpib_properties *ret)
+ncclResult_t mpib_entry_properties(int index, struct mpib_properties *ret)
 {
 	struct mpib_device *dev = device(index);
 	int per_comm = process.env.qps[MPIB_SOUT] + process.env.qps[MPIB_SUP];
@@ -296,7 +296,7 @@ ncclResult_t mpib_api_properties(int index, struct mpib_properties *ret)
 	return ncclSuccess;
 }
 
-ncclResult_t mpib_api_listen(void *ctx, int index, void *handle, void **listen_comm)
+ncclResult_t mpib_entry_listen(void *ctx, int index, void *handle, void **listen_comm)
 {
 	struct mpib_listener *listener = NULL;
 	struct mpib_device *dev = device(index);
@@ -313,7 +313,7 @@ ncclResult_t mpib_api_listen(void *ctx, int index, void *handle, void **listen_c
 	return explained("listen", r);
 }
 
-ncclResult_t mpib_api_connect(int index, int traffic_class, void *handle, void **send_comm)
+ncclResult_t mpib_entry_connect(int index, int traffic_class, void *handle, void **send_comm)
 {
 	struct mpib_device *dev = device(index);
 	struct mpib_comm *comm = NULL;
@@ -329,7 +329,7 @@ ncclResult_t mpib_api_connect(int index, int traffic_class, void *handle, void *
 	return explained("connect", r);
 }
 
-ncclResult_t mpib_api_accept(void *listen_comm, void **recv_comm)
+ncclResult_t mpib_entry_accept(void *listen_comm, void **recv_comm)
 {
 	struct mpib_comm *comm = NULL;
 	int r;
@@ -344,7 +344,7 @@ ncclResult_t mpib_api_accept(void *listen_comm, void **recv_comm)
 	return explained("accept", r);
 }
 
-ncclResult_t mpib_api_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
+ncclResult_t mpib_entry_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
 {
 	struct mpib_comm *c = comm;
 	struct mpib_mr *mr = NULL;
@@ -362,8 +362,8 @@ ncclResult_t mpib_api_reg_mr(void *comm, void *data, size_t size, int type, void
 	return explained("memory can't be registered", r);
 }
 
-ncclResult_t mpib_api_reg_mr_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset,
-				    int fd, void **mhandle)
+ncclResult_t mpib_entry_reg_mr_dmabuf(void *comm, void *data, size_t size, int type,
+				      uint64_t offset, int fd, void **mhandle)
 {
 	struct mpib_comm *c = comm;
 	struct mpib_mr *mr = NULL;
@@ -397,20 +397,20 @@ static bool is_gone(void)
 	return over || is_child();
 }
 
-ncclResult_t mpib_api_dereg_mr(void *comm, void *mhandle)
+ncclResult_t mpib_entry_dereg_mr(void *comm, void *mhandle)
 {
 	(void)comm;
 	return is_gone() ? ncclSuccess : mpib_result(mpib_mr_free(mhandle));
 }
 
-ncclResult_t mpib_api_close(void *comm)
+ncclResult_t mpib_entry_close(void *comm)
 {
 	if (!is_gone())
 		mpib_comm_free(comm);
 	return ncclSuccess;
 }
 
-ncclResult_t mpib_api_close_listen(void *listen_comm)
+ncclResult_t mpib_entry_close_listen(void *listen_comm)
 {
 	if (!is_gone())
 		mpib_listener_free(listen_comm);

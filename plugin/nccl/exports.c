@@ -4,6 +4,10 @@
  * 2.30.4 switch features off for a plugin that reports two. */
 #include <string.h>
 
+#include "plugin/data/flush.h"
+#include "plugin/data/progress.h"
+#include "plugin/data/recv.h"
+#include "plugin/data/send.h"
 #include "plugin/nccl/api.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -13,13 +17,13 @@
 
 static ncclResult_t init_v6(ncclDebugLogger_t logger)
 {
-	return mpib_api_init_legacy(logger);
+	return mpib_entry_init_legacy(logger);
 }
 
 static ncclResult_t init_v10(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
 {
 	(void)profiler;
-	return mpib_api_init_legacy(logger);
+	return mpib_entry_init_legacy(logger);
 }
 
 static ncclResult_t init_v11(void **ctx, uint64_t comm_id, struct mpib_nccl_config *config,
@@ -27,7 +31,7 @@ static ncclResult_t init_v11(void **ctx, uint64_t comm_id, struct mpib_nccl_conf
 {
 	(void)comm_id;
 	(void)profiler;
-	return mpib_api_init(ctx, config, logger);
+	return mpib_entry_init(ctx, config, logger);
 }
 
 /* ---- properties ----------------------------------------------------------------------------- */
@@ -69,7 +73,7 @@ static ncclResult_t init_v11(void **ctx, uint64_t comm_id, struct mpib_nccl_conf
                                                                                                    \
 		if (!props)                                                                        \
 			return ncclInvalidArgument;                                                \
-		result = mpib_api_properties(dev, &p);                                             \
+		result = mpib_entry_properties(dev, &p);                                           \
 		if (result != ncclSuccess)                                                         \
 			return result;                                                             \
 		FILL_COMMON(props, p);                                                             \
@@ -90,36 +94,36 @@ GET_PROPERTIES(12, FILL_SINCE_V7(props); FILL_SINCE_V9(props, p, dev);
 
 static ncclResult_t listen_v6(int dev, void *handle, void **listen_comm)
 {
-	return mpib_api_listen(NULL, dev, handle, listen_comm);
+	return mpib_entry_listen(NULL, dev, handle, listen_comm);
 }
 
 static ncclResult_t connect_v7(int dev, void *handle, void **send_comm,
 			       struct mpib_nccl_device_handle **device)
 {
 	(void)device;
-	return mpib_api_connect(dev, NCCL_NET_TRAFFIC_CLASS_UNDEF, handle, send_comm);
+	return mpib_entry_connect(dev, NCCL_NET_TRAFFIC_CLASS_UNDEF, handle, send_comm);
 }
 
 static ncclResult_t connect_v10(int dev, struct mpib_nccl_config *config, void *handle,
 				void **send_comm, struct mpib_nccl_device_handle **device)
 {
 	(void)device;
-	return mpib_api_connect(dev, config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF,
-				handle, send_comm);
+	return mpib_entry_connect(dev, config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF,
+				  handle, send_comm);
 }
 
 static ncclResult_t connect_v11(void *ctx, int dev, void *handle, void **send_comm,
 				struct mpib_nccl_device_handle **device)
 {
 	(void)device;
-	return mpib_api_connect(dev, mpib_api_traffic_class(ctx), handle, send_comm);
+	return mpib_entry_connect(dev, mpib_entry_traffic_class(ctx), handle, send_comm);
 }
 
 static ncclResult_t accept_v7(void *listen_comm, void **recv_comm,
 			      struct mpib_nccl_device_handle **device)
 {
 	(void)device;
-	return mpib_api_accept(listen_comm, recv_comm);
+	return mpib_entry_accept(listen_comm, recv_comm);
 }
 
 /* ---- memory and messages -------------------------------------------------------------------- */
@@ -128,7 +132,7 @@ static ncclResult_t reg_mr_v6(void *comm, void *data, int size, int type, void *
 {
 	if (size < 0)
 		return ncclInvalidArgument;
-	return mpib_api_reg_mr(comm, data, (size_t)size, type, mhandle);
+	return mpib_entry_reg_mr(comm, data, (size_t)size, type, mhandle);
 }
 
 static ncclResult_t isend_v6(void *comm, void *data, int size, int tag, void *mhandle,
@@ -136,14 +140,14 @@ static ncclResult_t isend_v6(void *comm, void *data, int size, int tag, void *mh
 {
 	if (size < 0)
 		return ncclInvalidArgument;
-	return mpib_api_isend(comm, data, (size_t)size, tag, mhandle, request);
+	return mpib_isend(comm, data, (size_t)size, tag, mhandle, request);
 }
 
 static ncclResult_t isend_v10(void *comm, void *data, size_t size, int tag, void *mhandle,
 			      void *phandle, void **request)
 {
 	(void)phandle;
-	return mpib_api_isend(comm, data, size, tag, mhandle, request);
+	return mpib_isend(comm, data, size, tag, mhandle, request);
 }
 
 static ncclResult_t irecv_v6(void *comm, int n, void **data, int *sizes, int *tags, void **mhandles,
@@ -158,24 +162,24 @@ static ncclResult_t irecv_v6(void *comm, int n, void **data, int *sizes, int *ta
 			return ncclInvalidArgument;
 		wide[k] = (size_t)sizes[k];
 	}
-	return mpib_api_irecv(comm, n, data, wide, tags, mhandles, request);
+	return mpib_irecv(comm, n, data, wide, tags, mhandles, request);
 }
 
 static ncclResult_t irecv_v10(void *comm, int n, void **data, size_t *sizes, int *tags,
 			      void **mhandles, void **phandles, void **request)
 {
 	(void)phandles;
-	return mpib_api_irecv(comm, n, data, sizes, tags, mhandles, request);
+	return mpib_irecv(comm, n, data, sizes, tags, mhandles, request);
 }
 
 /* ---- tables --------------------------------------------------------------------------------- */
 
 /* Fields that are the same in every version; ISO C has no way to say it but a macro. */
 #define COMMON_FIELDS                                                                              \
-	.name = NAME, .devices = mpib_api_devices, .accept = accept_v7,                            \
-	.regMrDmaBuf = mpib_api_reg_mr_dmabuf, .deregMr = mpib_api_dereg_mr,                       \
-	.iflush = mpib_api_iflush, .test = mpib_api_test, .closeSend = mpib_api_close,             \
-	.closeRecv = mpib_api_close, .closeListen = mpib_api_close_listen
+	.name = NAME, .devices = mpib_entry_devices, .accept = accept_v7,                          \
+	.regMrDmaBuf = mpib_entry_reg_mr_dmabuf, .deregMr = mpib_entry_dereg_mr,                   \
+	.iflush = mpib_iflush, .test = mpib_test, .closeSend = mpib_entry_close,                   \
+	.closeRecv = mpib_entry_close, .closeListen = mpib_entry_close_listen
 
 EXPORT const struct mpib_nccl_net_v7 ncclNetPlugin_v7 = {
 	COMMON_FIELDS,	     .init = init_v6,	    .getProperties = get_properties_v7,
@@ -185,19 +189,19 @@ EXPORT const struct mpib_nccl_net_v7 ncclNetPlugin_v7 = {
 
 EXPORT const struct mpib_nccl_net_v8 ncclNetPlugin_v8 = {
 	COMMON_FIELDS,	     .init = init_v6,	    .getProperties = get_properties_v8,
-	.listen = listen_v6, .connect = connect_v7, .regMr = mpib_api_reg_mr,
+	.listen = listen_v6, .connect = connect_v7, .regMr = mpib_entry_reg_mr,
 	.isend = isend_v6,   .irecv = irecv_v6,
 };
 
 EXPORT const struct mpib_nccl_net_v9 ncclNetPlugin_v9 = {
-	COMMON_FIELDS,		 .init = init_v6,	  .getProperties = get_properties_v9,
-	.listen = listen_v6,	 .connect = connect_v7,	  .regMr = mpib_api_reg_mr,
-	.isend = mpib_api_isend, .irecv = mpib_api_irecv,
+	COMMON_FIELDS,	     .init = init_v6,	    .getProperties = get_properties_v9,
+	.listen = listen_v6, .connect = connect_v7, .regMr = mpib_entry_reg_mr,
+	.isend = mpib_isend, .irecv = mpib_irecv,
 };
 
 EXPORT const struct mpib_nccl_net_v10 ncclNetPlugin_v10 = {
 	COMMON_FIELDS,	     .init = init_v10,	     .getProperties = get_properties_v9,
-	.listen = listen_v6, .connect = connect_v10, .regMr = mpib_api_reg_mr,
+	.listen = listen_v6, .connect = connect_v10, .regMr = mpib_entry_reg_mr,
 	.isend = isend_v10,  .irecv = irecv_v10,
 };
 
@@ -205,22 +209,22 @@ EXPORT const struct mpib_nccl_net_v11 ncclNetPlugin_v11 = {
 	COMMON_FIELDS,
 	.init = init_v11,
 	.getProperties = get_properties_v11,
-	.listen = mpib_api_listen,
+	.listen = mpib_entry_listen,
 	.connect = connect_v11,
-	.regMr = mpib_api_reg_mr,
+	.regMr = mpib_entry_reg_mr,
 	.isend = isend_v10,
 	.irecv = irecv_v10,
-	.finalize = mpib_api_finalize,
+	.finalize = mpib_entry_finalize,
 };
 
 EXPORT const struct mpib_nccl_net_v12 ncclNetPlugin_v12 = {
 	COMMON_FIELDS,
 	.init = init_v11,
 	.getProperties = get_properties_v12,
-	.listen = mpib_api_listen,
+	.listen = mpib_entry_listen,
 	.connect = connect_v11,
-	.regMr = mpib_api_reg_mr,
+	.regMr = mpib_entry_reg_mr,
 	.isend = isend_v10,
 	.irecv = irecv_v10,
-	.finalize = mpib_api_finalize,
+	.finalize = mpib_entry_finalize,
 };

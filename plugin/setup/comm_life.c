@@ -330,7 +330,7 @@ static uint32_t rows_done(const struct mpib_comm *comm)
 	const struct mpib_send_comm *send = (const void *)comm;
 
 	if (comm->kind == MPIB_COUNTER_SEND)
-		return send->head - (comm->busy & MPIB_BUSY_SLOW ? 1 : 0);
+		return send->head - (comm->busy & MPIB_BUSY_POSTING ? 1 : 0);
 	for (uint32_t row = recv->tail - MPIB_ROWS; row != recv->tail; row++)
 		if (recv->row[row % MPIB_ROWS])
 			return row;

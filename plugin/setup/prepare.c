@@ -49,13 +49,13 @@ static void set_limits(struct mpib_send_comm *send, const struct mpib_env *env)
 	}
 }
 
-static void prepare_group(struct mpib_send_comm *send, unsigned int rail)
+static void prepare_chain(struct mpib_send_comm *send, unsigned int rail)
 {
-	struct mpib_group_wrs *wrs = &send->group.wrs[rail];
-	struct mpib_wr *final = &wrs->wr[MPIB_GROUP_MAX];
+	struct mpib_chain *chain = &send->group.chain[rail];
+	struct mpib_wr *final = &chain->wr[MPIB_GROUP_MAX];
 	struct mpib_comm *comm = &send->base;
 
-	for (struct mpib_wr *wr = wrs->wr; wr < final; wr++) {
+	for (struct mpib_wr *wr = chain->wr; wr < final; wr++) {
 		wr->wr.opcode = IBV_WR_RDMA_WRITE;
 		wr->wr.sg_list = &wr->sge;
 		wr->wr.num_sge = 1;
@@ -66,7 +66,7 @@ static void prepare_group(struct mpib_send_comm *send, unsigned int rail)
 	final->wr.sg_list = &final->sge;
 	final->wr.wr.rdma.rkey = comm->remote_qps.ring_rkey[rail];
 	final->sge.lkey = comm->ring_mr->lkey[rail];
-	wrs->at = final;
+	chain->at = final;
 }
 
 static void prepare_send(struct mpib_send_comm *send, const struct mpib_env *env)
@@ -81,7 +81,7 @@ static void prepare_send(struct mpib_send_comm *send, const struct mpib_env *env
 		unsigned int n = comm->nqps[rail];
 
 		send->at[rail] = n ? &send->qps[rail][0] : NULL;
-		prepare_group(send, rail);
+		prepare_chain(send, rail);
 		if (!(comm->rail_mask & mpib_rail_bit(rail)))
 			continue;
 		for (unsigned int k = 0; k < n; k++)

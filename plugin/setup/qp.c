@@ -114,7 +114,7 @@ int mpib_qps_cq_depth(const struct mpib_comm *comm, unsigned int rail)
 	if (comm->data_mask & mpib_rail_bit(rail))
 		depth = MPIB_REQUESTS_MAX;
 	if (depth && comm->kind == MPIB_COUNTER_SEND)
-		depth += comm->nqps[rail] * MPIB_SQ_SLOW;
+		depth += comm->nqps[rail] * MPIB_SQ_CHAINED;
 	if (posts_cts(comm, rail, 0))
 		depth += MPIB_CTS_DEPTH;
 	return depth ? (int)depth : 1;

@@ -11,9 +11,9 @@
  *   - a request of each message posted whole. A message has a struct mpib_request from before its
  *     post until after its completion was polled, and there are MPIB_REQUESTS_MAX. All can be on
  *     one QP: messages take QPs in turns, but completions of one may be late.
- *   - MPIB_SQ_SLOW of groups and cut messages, which slow_used counts.
+ *   - MPIB_SQ_CHAINED of groups and cut messages, which `chained` counts.
  * Its rail's CQ gets completions of sends alone: the messages posted whole once in all, whatever
- * their QP, and MPIB_SQ_SLOW of each QP. Few of the latter ask for a completion, but a QP that
+ * their QP, and MPIB_SQ_CHAINED of each QP. Few of the latter ask for a completion, but a QP that
  * fails completes all that it has.
  *
  * A receiver posts clear-to-sends on one QP, cts_limit of them; its other QPs post nothing. Its
@@ -29,8 +29,8 @@
 #define MPIB_REQUESTS_MAX 256u
 /* What one QP's send queue takes of groups and of messages cut to a port's limit: seven groups of
  * eight, or two posts of a cut message. */
-#define MPIB_SQ_SLOW  64
-#define MPIB_SQ_DEPTH (MPIB_REQUESTS_MAX + MPIB_SQ_SLOW)
+#define MPIB_SQ_CHAINED 64
+#define MPIB_SQ_DEPTH	(MPIB_REQUESTS_MAX + MPIB_SQ_CHAINED)
 
 #define MPIB_CTS_SIGNAL_SLOTS 128 /* a CTS write in this many asks for a completion */
 /* CTS writes that may be out without a completion: at least MPIB_CTS_SIGNAL_SLOTS, or the one that

@@ -54,7 +54,7 @@ int mpib_hca_check_limits(const struct mpib_hca *hca, const struct mpib_env *env
 		{ "max_qp", "queue pairs", hca->attr.max_qp, qps },
 		{ "max_qp_wr", "requests in a queue", hca->attr.max_qp_wr, MPIB_SQ_DEPTH },
 		{ "max_cqe", "entries of a completion queue", hca->attr.max_cqe,
-		  MPIB_REQUESTS_MAX + qps * MPIB_SQ_SLOW },
+		  MPIB_REQUESTS_MAX + qps * MPIB_SQ_CHAINED },
 	};
 
 	for (size_t k = 0; k < MPIB_ARRAY_SIZE(rows); k++) {

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "plugin/base/result.h"
+#include "plugin/data/progress.h"
 #include "plugin/data/recv.h"
 #include "plugin/setup/prepare.h"
 #include "plugin/verbs/srq.h"
@@ -183,27 +185,28 @@ static void post_receive(struct input *in)
 {
 	unsigned int what = (unsigned int)take(in, 1);
 	int n = (int)(what % MPIB_GROUP_MAX) + 1, tags[MPIB_GROUP_MAX] = { 0 };
-	static const struct mpib_mr registered;
+	static struct mpib_mr registered;
 	struct posted *row = &rows[receiver.tail % MPIB_ROWS];
-	struct mpib_mr *mrs[MPIB_GROUP_MAX] = { NULL };
+	void *mrs[MPIB_GROUP_MAX] = { NULL };
 	size_t sizes[MPIB_GROUP_MAX];
 	void *data[MPIB_GROUP_MAX] = { NULL };
 	struct mpib_request *req = NULL;
-	int error, r;
+	ncclResult_t r;
+	int error;
 
 	/* The slot may be free again before its last request was handed back; the model isn't. */
 	test_receive(receiver.tail % MPIB_ROWS);
 	error = receiver.base.error;
 	for (int k = 0; k < n; k++)
 		sizes[k] = room_sizes[(what >> 3) % (sizeof(room_sizes) / sizeof(room_sizes[0]))];
-	if (n == 1 && mpib_recv_usual(&receiver, &registered))
-		r = mpib_irecv_one(&receiver, NULL, sizes[0], 0, &registered, &req);
-	else
-		r = mpib_irecv_row(&receiver, n, data, sizes, tags, mrs, &req);
-	FUZZ_CHECK(error ? r == error && !req : r == 0 || r == receiver.base.error);
+	if (n == 1)
+		mrs[0] = &registered;
+	r = mpib_irecv(&receiver, n, data, sizes, tags, mrs, (void **)&req);
+	FUZZ_CHECK(error ? r == mpib_result(error) && !req
+			 : r == ncclSuccess || r == mpib_result(receiver.base.error));
 	if (!req)
 		return;
-	FUZZ_CHECK(r == 0 && req->remaining && !row->req);
+	FUZZ_CHECK(r == ncclSuccess && req->remaining && !row->req);
 	memset(row, 0, sizeof(*row));
 	row->req = req;
 	row->count = (unsigned int)n;
@@ -292,17 +295,18 @@ static void check_done(const struct posted *row, const int *sizes)
 static void test_receive(unsigned int slot)
 {
 	struct posted *row = &rows[slot];
-	int sizes[MPIB_GROUP_MAX], done = 7, r;
+	int sizes[MPIB_GROUP_MAX], done = 7;
+	ncclResult_t r;
 
 	if (!row->req)
 		return;
 	memset(sizes, 0xff, sizeof(sizes)); /* what isn't written fails the check */
 	r = mpib_test(row->req, &done, sizes);
 	check_receives();
-	FUZZ_CHECK(r == 0 || r == receiver.base.error);
-	FUZZ_CHECK(done == 0 || (done == 1 && r == 0));
+	FUZZ_CHECK(r == ncclSuccess || r == mpib_result(receiver.base.error));
+	FUZZ_CHECK(done == 0 || (done == 1 && r == ncclSuccess));
 	if (!done) {
-		FUZZ_CHECK(r < 0 || row->seen != 3);
+		FUZZ_CHECK(r != ncclSuccess || row->seen != 3);
 		return;
 	}
 	FUZZ_CHECK(!row->again || receiver.base.error);

@@ -9,6 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plugin/data/flush.h"
+#include "plugin/data/progress.h"
+#include "plugin/data/recv.h"
+#include "plugin/data/send.h"
 #include "plugin/nccl/api.h"
 #include "plugin/setup/connect.h"
 #include "plugin/verbs/device.h"
@@ -37,9 +41,9 @@ static inline ncclResult_t pair_shake(struct pair *p, int from_dev)
 		ncclResult_t r = ncclSuccess;
 
 		if (!p->send)
-			r = mpib_api_connect(from_dev, -1, p->handle, &p->send);
+			r = mpib_entry_connect(from_dev, -1, p->handle, &p->send);
 		if (r == ncclSuccess && !p->recv)
-			r = mpib_api_accept(p->listener, &p->recv);
+			r = mpib_entry_accept(p->listener, &p->recv);
 		if (r != ncclSuccess || (p->send && p->recv))
 			return r;
 		(void)poll(NULL, 0, 1);
@@ -50,13 +54,13 @@ static inline ncclResult_t pair_shake(struct pair *p, int from_dev)
 static inline void pair_close(struct pair *p)
 {
 	if (p->send_mr)
-		(void)mpib_api_dereg_mr(p->send, p->send_mr);
+		(void)mpib_entry_dereg_mr(p->send, p->send_mr);
 	if (p->recv_mr)
-		(void)mpib_api_dereg_mr(p->recv, p->recv_mr);
-	(void)mpib_api_close(p->send);
-	(void)mpib_api_close(p->recv);
-	(void)mpib_api_close_listen(p->listener);
-	(void)mpib_api_finalize(p->ctx);
+		(void)mpib_entry_dereg_mr(p->recv, p->recv_mr);
+	(void)mpib_entry_close(p->send);
+	(void)mpib_entry_close(p->recv);
+	(void)mpib_entry_close_listen(p->listener);
+	(void)mpib_entry_finalize(p->ctx);
 	free(p->out);
 	free(p->in);
 	memset(p, 0, sizeof(*p));
@@ -70,9 +74,9 @@ static inline ncclResult_t pair_open(struct pair *p, ncclDebugLogger_t logger, i
 	ncclResult_t r;
 
 	memset(p, 0, sizeof(*p));
-	r = mpib_api_init(&p->ctx, &config, logger);
+	r = mpib_entry_init(&p->ctx, &config, logger);
 	if (r == ncclSuccess)
-		r = mpib_api_listen(p->ctx, to_dev, p->handle, &p->listener);
+		r = mpib_entry_listen(p->ctx, to_dev, p->handle, &p->listener);
 	if (r == ncclSuccess)
 		r = pair_shake(p, 0);
 	if (r != ncclSuccess)
@@ -83,9 +87,9 @@ static inline ncclResult_t pair_open(struct pair *p, ncclDebugLogger_t logger, i
 		return ncclSystemError;
 	for (unsigned int k = 0; k < PAIR_BUFFER; k++)
 		p->out[k] = (char)(k * 7 + 3);
-	r = mpib_api_reg_mr(p->send, p->out, PAIR_BUFFER, NCCL_PTR_HOST, &p->send_mr);
+	r = mpib_entry_reg_mr(p->send, p->out, PAIR_BUFFER, NCCL_PTR_HOST, &p->send_mr);
 	if (r == ncclSuccess)
-		r = mpib_api_reg_mr(p->recv, p->in, PAIR_BUFFER, NCCL_PTR_HOST, &p->recv_mr);
+		r = mpib_entry_reg_mr(p->recv, p->in, PAIR_BUFFER, NCCL_PTR_HOST, &p->recv_mr);
 	return r;
 }
 
@@ -100,24 +104,24 @@ static inline ncclResult_t pair_transfer(struct pair *p, size_t size, size_t roo
 	memset(p->in, 0x55, PAIR_BUFFER);
 	for (unsigned int k = 0; k < 30000; k++) {
 		if (!rr && !done_recv) {
-			r = mpib_api_irecv(p->recv, 1, &in, &room, &tag, &p->recv_mr, &rr);
+			r = mpib_irecv(p->recv, 1, &in, &room, &tag, &p->recv_mr, &rr);
 			if (r != ncclSuccess)
 				return r;
 		}
 		if (!sr && !done_send) {
-			r = mpib_api_isend(p->send, p->out, size, tag, p->send_mr, &sr);
+			r = mpib_isend(p->send, p->out, size, tag, p->send_mr, &sr);
 			if (r != ncclSuccess)
 				return r;
 		}
 		if (sr && !done_send) {
-			r = mpib_api_test(sr, &done_send, &sent);
+			r = mpib_test(sr, &done_send, &sent);
 			if (r != ncclSuccess)
 				return r;
 			if (done_send)
 				sr = NULL;
 		}
 		if (rr && !done_recv) {
-			r = mpib_api_test(rr, &done_recv, &got);
+			r = mpib_test(rr, &done_recv, &got);
 			if (r != ncclSuccess)
 				return r;
 			if (done_recv)

@@ -57,7 +57,7 @@ static void *receive_one(size_t room)
 	void *in = p.in, *request = NULL;
 	int tag = TAG;
 
-	assert_int_equal(mpib_api_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request),
+	assert_int_equal(mpib_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request),
 			 ncclSuccess);
 	return request;
 }
@@ -66,8 +66,7 @@ static void *send_one(size_t size)
 {
 	void *request = NULL;
 
-	assert_int_equal(mpib_api_isend(p.send, p.out, size, TAG, p.send_mr, &request),
-			 ncclSuccess);
+	assert_int_equal(mpib_isend(p.send, p.out, size, TAG, p.send_mr, &request), ncclSuccess);
 	return request;
 }
 
@@ -75,7 +74,7 @@ static bool done(void *request)
 {
 	int is_done = 0;
 
-	assert_int_equal(mpib_api_test(request, &is_done, NULL), ncclSuccess);
+	assert_int_equal(mpib_test(request, &is_done, NULL), ncclSuccess);
 	return is_done;
 }
 
@@ -99,13 +98,13 @@ static unsigned int fill_with_cut_messages(unsigned int qps)
 		void *recv = receive_one(PAIR_BUFFER);
 
 		assert_non_null(recv);
-		sends[k] = send_one((MPIB_SQ_SLOW - 1) * PIECE);
+		sends[k] = send_one((MPIB_SQ_CHAINED - 1) * PIECE);
 		assert_non_null(sends[k]);
 		assert_true(done(recv));
 		assert_false(done(sends[k]));
 	}
 	for (unsigned int k = 0; k < qps; k++)
-		assert_int_equal(send_comm()->slow_used[MPIB_SUP][k], MPIB_SQ_SLOW);
+		assert_int_equal(send_comm()->chained[MPIB_SUP][k], MPIB_SQ_CHAINED);
 	return qps;
 }
 
@@ -137,7 +136,7 @@ static void send_queue_holds_all(const char *qps)
 			sends[used++] = request;
 	}
 	assert_int_equal(used, MPIB_REQUESTS_MAX);
-	/* The cut message, which is one of the requests, is in MPIB_SQ_SLOW. */
+	/* The cut message, which is one of the requests, is in MPIB_SQ_CHAINED. */
 	assert_int_equal(qp_of(comm, MPIB_SUP, 0).sq_most, MPIB_SQ_DEPTH - 1);
 	assert_int_equal(qp_of(comm, MPIB_SUP, 0).cap.max_send_wr, MPIB_SQ_DEPTH);
 
@@ -187,8 +186,9 @@ static void test_completions_of_a_sender(void **state)
 		fake_fail_qp(comm->qp[MPIB_SUP][k]->qp_num);
 	/* Each QP's cut message has one of the requests. */
 	assert_int_equal(fake_cq_most(comm->cq[MPIB_SUP]),
-			 MPIB_REQUESTS_MAX - qps + qps * MPIB_SQ_SLOW);
-	assert_int_equal(mpib_qps_cq_depth(comm, MPIB_SUP), MPIB_REQUESTS_MAX + qps * MPIB_SQ_SLOW);
+			 MPIB_REQUESTS_MAX - qps + qps * MPIB_SQ_CHAINED);
+	assert_int_equal(mpib_qps_cq_depth(comm, MPIB_SUP),
+			 MPIB_REQUESTS_MAX + qps * MPIB_SQ_CHAINED);
 }
 
 /* Every row has its data, nobody asked for it, and the QP of the clear-to-sends fails. */
@@ -239,7 +239,7 @@ static void test_flushes_take_the_room_of_receives(void **state)
 	for (; k < MPIB_REQUESTS_MAX; k++) {
 		void *in = p.in;
 
-		assert_int_equal(mpib_api_iflush(p.recv, 1, &in, &size, &p.recv_mr, &recvs[k]),
+		assert_int_equal(mpib_iflush(p.recv, 1, &in, &size, &p.recv_mr, &recvs[k]),
 				 ncclSuccess);
 		assert_non_null(recvs[k]);
 	}
@@ -325,8 +325,8 @@ static void test_a_full_shared_queue_is_told(void **state)
 			size_t room = PIECE;
 			int tag = TAG;
 
-			assert_int_equal(mpib_api_irecv(pairs[c].recv, 1, &in, &room, &tag,
-							&pairs[c].recv_mr, &request),
+			assert_int_equal(mpib_irecv(pairs[c].recv, 1, &in, &room, &tag,
+						    &pairs[c].recv_mr, &request),
 					 ncclSuccess);
 			if (!request)
 				break;

@@ -241,15 +241,15 @@ static void test_pci_path(void **state)
 	sysfs_device("sout", "pci0000:17/0000:17:02.0/0000:18:00.7", 0);
 	assert_int_equal(open_devices("sout,sout2", "sup,sup2"), 0);
 	mpib_devices_close();
-	assert_int_equal(mpib_api_init(&ctx, &config, test_logger), ncclSuccess);
-	assert_int_equal(mpib_api_properties(0, &props), ncclSuccess);
+	assert_int_equal(mpib_entry_init(&ctx, &config, test_logger), ncclSuccess);
+	assert_int_equal(mpib_entry_properties(0, &props), ncclSuccess);
 	(void)snprintf(expected, sizeof(expected),
 		       "%s/devices/pci0000:17/0000:17:02.0/0000:18:00.7", root);
 	assert_string_equal(props.pci_path, expected);
 	assert_int_equal(stat(props.pci_path, &info), 0);
-	assert_int_equal(mpib_api_properties(1, &props), ncclSuccess);
+	assert_int_equal(mpib_entry_properties(1, &props), ncclSuccess);
 	assert_null(props.pci_path);
-	assert_int_equal(mpib_api_finalize(ctx), ncclSuccess);
+	assert_int_equal(mpib_entry_finalize(ctx), ncclSuccess);
 }
 
 /* What NCCL is told of the two together. */
@@ -263,15 +263,15 @@ static void test_properties(void **state)
 	set_port(SUP, 2, 128, 0x0a090101); /* 4 lanes of 100 Gbit/s */
 	(void)setenv("MPIB_HCA_SOUT", "sout,sout2", 1);
 	(void)setenv("MPIB_HCA_SUP", "sup,sup2", 1);
-	assert_int_equal(mpib_api_init(&ctx, &config, test_logger), ncclSuccess);
-	assert_int_equal(mpib_api_properties(0, &props), ncclSuccess);
+	assert_int_equal(mpib_entry_init(&ctx, &config, test_logger), ncclSuccess);
+	assert_int_equal(mpib_entry_properties(0, &props), ncclSuccess);
 	assert_int_equal(props.speed_mbps, 500000);
 	assert_string_equal(props.name, "sout+sup");
 	assert_int_equal(props.port, 1);
 	assert_int_equal(props.max_recvs, 8);
 	assert_int_equal(props.max_comms, 4096 / 6); /* the device's QPs by those of a connection */
 	assert_int_equal(props.ptr_support, NCCL_PTR_HOST);
-	assert_int_equal(mpib_api_finalize(ctx), ncclSuccess);
+	assert_int_equal(mpib_entry_finalize(ctx), ncclSuccess);
 }
 
 /* Beyond the eight bits of old, and beyond what this release knows. */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "plugin/connection/comm.h"
-#include "plugin/data/transfer.h"
+#include "plugin/data/progress.h"
 #include "plugin/setup/comm_life.h"
 #include "tests/unit/plugin/fake_verbs.h"
 #include "tests/unit/plugin/pair.h"
@@ -45,7 +45,7 @@ static void *receive(void *into)
 	int tag = TAG;
 	void *request = NULL;
 
-	assert_int_equal(mpib_api_irecv(p.recv, 1, &into, &room, &tag, &p.recv_mr, &request),
+	assert_int_equal(mpib_irecv(p.recv, 1, &into, &room, &tag, &p.recv_mr, &request),
 			 ncclSuccess);
 	assert_non_null(request);
 	return request;
@@ -57,15 +57,15 @@ static void send_and_close(void)
 		void *request = NULL;
 		int done = 0;
 
-		assert_int_equal(mpib_api_isend(p.send, p.out, BYTES, TAG, p.send_mr, &request),
+		assert_int_equal(mpib_isend(p.send, p.out, BYTES, TAG, p.send_mr, &request),
 				 ncclSuccess);
 		assert_non_null(request);
-		assert_int_equal(mpib_api_test(request, &done, NULL), ncclSuccess);
+		assert_int_equal(mpib_test(request, &done, NULL), ncclSuccess);
 		assert_int_equal(done, 1);
 	}
-	assert_int_equal(mpib_api_dereg_mr(p.send, p.send_mr), ncclSuccess);
+	assert_int_equal(mpib_entry_dereg_mr(p.send, p.send_mr), ncclSuccess);
 	p.send_mr = NULL;
-	assert_int_equal(mpib_api_close(p.send), ncclSuccess);
+	assert_int_equal(mpib_entry_close(p.send), ncclSuccess);
 	p.send = NULL;
 }
 
@@ -96,13 +96,13 @@ static void test_a_flush_outlives_the_peer(void **state)
 	send_and_close();
 	(void)poll(NULL, 0, 100); /* the helper thread reads the peer's goodbye */
 	for (unsigned int k = 0; k < 2; k++) {
-		assert_int_equal(mpib_api_test(requests[k], &done, NULL), ncclSuccess);
+		assert_int_equal(mpib_test(requests[k], &done, NULL), ncclSuccess);
 		assert_int_equal(done, 1);
 		(void)poll(NULL, 0, MPIB_PEER_GONE_GRACE_MS + 50); /* nobody runs this thread */
 	}
 
 	into = p.in + BYTES;
-	assert_int_equal(mpib_api_iflush(p.recv, 1, &into, &size, &p.recv_mr, &flush), ncclSuccess);
+	assert_int_equal(mpib_iflush(p.recv, 1, &into, &size, &p.recv_mr, &flush), ncclSuccess);
 	assert_non_null(flush);
 	ops = &mpib_device_get(0)->hca[MPIB_SUP].ctx->ops;
 	poll_cq = ops->poll_cq;
@@ -110,7 +110,7 @@ static void test_a_flush_outlives_the_peer(void **state)
 	empty_polls = 2;
 	done = 0;
 	for (unsigned int k = 0; k < 4 && !done; k++)
-		assert_int_equal(mpib_api_test(flush, &done, NULL), ncclSuccess);
+		assert_int_equal(mpib_test(flush, &done, NULL), ncclSuccess);
 	ops->poll_cq = poll_cq;
 	assert_int_equal(done, 1);
 	assert_int_equal(empty_polls, 0);
@@ -160,25 +160,25 @@ static void test_what_arrived_is_sent_without_an_answer(void **state)
 	open_pair();
 	for (unsigned int k = 0; k < 2; k++) {
 		recv[k] = receive(p.in + k * BYTES);
-		assert_int_equal(mpib_api_isend(p.send, p.out, BYTES, TAG, p.send_mr, &send[k]),
+		assert_int_equal(mpib_isend(p.send, p.out, BYTES, TAG, p.send_mr, &send[k]),
 				 ncclSuccess);
 		assert_non_null(send[k]);
 	}
 	for (unsigned int k = 0; k < 2; k++) {
 		int done = 0;
 
-		assert_int_equal(mpib_api_test(recv[k], &done, NULL), ncclSuccess);
+		assert_int_equal(mpib_test(recv[k], &done, NULL), ncclSuccess);
 		assert_int_equal(done, 1);
 	}
-	assert_int_equal(mpib_api_dereg_mr(p.recv, p.recv_mr), ncclSuccess);
+	assert_int_equal(mpib_entry_dereg_mr(p.recv, p.recv_mr), ncclSuccess);
 	mpib_watch_lock();	/* the helper thread comes to nothing */
-	mpib_comm_free(p.recv); /* as mpib_api_close, whose lock comes before that one */
+	mpib_comm_free(p.recv); /* as mpib_entry_close, whose lock comes before that one */
 	p.recv = p.recv_mr = NULL;
 	ops = start_bad(p.send);
 	for (unsigned int k = 0; k < 2; k++) {
 		int done = 0, size = 0;
 
-		assert_int_equal(mpib_api_test(send[k], &done, &size), ncclSuccess);
+		assert_int_equal(mpib_test(send[k], &done, &size), ncclSuccess);
 		assert_int_equal(done, 1);
 		assert_int_equal(size, BYTES);
 	}
@@ -202,7 +202,7 @@ static void test_a_clear_to_send_to_a_closed_peer(void **state)
 		requests[k] = receive(p.in + k * BYTES);
 	send_and_close();
 	for (unsigned int k = 0; k < 2; k++) {
-		assert_int_equal(mpib_api_test(requests[k], &done, NULL), ncclSuccess);
+		assert_int_equal(mpib_test(requests[k], &done, NULL), ncclSuccess);
 		assert_int_equal(done, 1);
 	}
 	recv = mpib_recv_comm(p.recv);
@@ -214,9 +214,9 @@ static void test_a_clear_to_send_to_a_closed_peer(void **state)
 	while (bad_qp)
 		assert_int_equal(mpib_poll_rail(&recv->base, MPIB_SUP), 0);
 	ops->poll_cq = poll_cq;
-	assert_int_equal(mpib_api_iflush(p.recv, 1, &into, &size, &p.recv_mr, &flush), ncclSuccess);
+	assert_int_equal(mpib_iflush(p.recv, 1, &into, &size, &p.recv_mr, &flush), ncclSuccess);
 	for (unsigned int k = 0; k < 4 && !done; k++)
-		assert_int_equal(mpib_api_test(flush, &done, NULL), ncclSuccess);
+		assert_int_equal(mpib_test(flush, &done, NULL), ncclSuccess);
 	assert_int_equal(done, 1);
 	assert_int_equal(test_log_warnings(), 0);
 }
@@ -237,7 +237,7 @@ static uint32_t rows_of_bye(void **comm)
 	mpib_watch_lock(); /* the helper thread may be reading from it */
 	ctl->fd = ends[0];
 	mpib_watch_unlock();
-	assert_int_equal(mpib_api_close(*comm), ncclSuccess);
+	assert_int_equal(mpib_entry_close(*comm), ncclSuccess);
 	*comm = NULL;
 	(void)close(old);
 	n = read(ends[1], buf, sizeof(buf));
@@ -260,13 +260,12 @@ static void test_bye_tells_rows(void **state)
 	assert_int_equal(pair_transfer(&p, BYTES, BYTES), ncclSuccess);
 	for (unsigned int k = 0; k < 3; k++)
 		requests[k] = receive(p.in + k * BYTES);
-	assert_int_equal(mpib_api_isend(p.send, p.out, BYTES, TAG, p.send_mr, &request),
-			 ncclSuccess);
+	assert_int_equal(mpib_isend(p.send, p.out, BYTES, TAG, p.send_mr, &request), ncclSuccess);
 	assert_non_null(request);
-	assert_int_equal(mpib_api_test(requests[0], &done, NULL), ncclSuccess);
+	assert_int_equal(mpib_test(requests[0], &done, NULL), ncclSuccess);
 	assert_int_equal(done, 1);
-	assert_int_equal(mpib_api_dereg_mr(p.recv, p.recv_mr), ncclSuccess);
-	assert_int_equal(mpib_api_dereg_mr(p.send, p.send_mr), ncclSuccess);
+	assert_int_equal(mpib_entry_dereg_mr(p.recv, p.recv_mr), ncclSuccess);
+	assert_int_equal(mpib_entry_dereg_mr(p.send, p.send_mr), ncclSuccess);
 	p.recv_mr = p.send_mr = NULL;
 	assert_int_equal(rows_of_bye(&p.recv), 2);
 	assert_int_equal(rows_of_bye(&p.send), 2);
@@ -301,7 +300,7 @@ static void test_a_device_without_events_is_lost(void **state)
 	for (unsigned int k = 0; k < 2000 && r == ncclSuccess; k++) {
 		void *request = NULL;
 
-		r = mpib_api_isend(p.send, p.out, BYTES, TAG, p.send_mr, &request);
+		r = mpib_isend(p.send, p.out, BYTES, TAG, p.send_mr, &request);
 		assert_null(request);
 		(void)poll(NULL, 0, 1);
 	}
@@ -356,20 +355,20 @@ static void test_a_broken_cq_is_one_connections(void **state)
 		int done;
 
 		/* a tag that nobody waits for: both ends look and nothing moves */
-		r = mpib_api_isend(p.send, p.out, BYTES, TAG + 1, p.send_mr, &request);
+		r = mpib_isend(p.send, p.out, BYTES, TAG + 1, p.send_mr, &request);
 		assert_null(request);
 		if (r == ncclSuccess)
-			r = mpib_api_test(waits, &done, NULL);
+			r = mpib_test(waits, &done, NULL);
 		(void)poll(NULL, 0, 1);
 	}
 	assert_int_not_equal(r, ncclSuccess);
 	assert_non_null(strstr(test_log_state.text, "SUP rail sup:1, CQ"));
 	assert_int_equal(mpib_device_get(0)->hca[MPIB_SUP].fatal, 0);
-	assert_int_equal(mpib_api_listen(p.ctx, 0, other.handle, &other.listener), ncclSuccess);
+	assert_int_equal(mpib_entry_listen(p.ctx, 0, other.handle, &other.listener), ncclSuccess);
 	assert_int_equal(pair_shake(&other, 0), ncclSuccess);
-	assert_int_equal(mpib_api_close(other.send), ncclSuccess);
-	assert_int_equal(mpib_api_close(other.recv), ncclSuccess);
-	assert_int_equal(mpib_api_close_listen(other.listener), ncclSuccess);
+	assert_int_equal(mpib_entry_close(other.send), ncclSuccess);
+	assert_int_equal(mpib_entry_close(other.recv), ncclSuccess);
+	assert_int_equal(mpib_entry_close_listen(other.listener), ncclSuccess);
 }
 
 int main(void)

@@ -140,7 +140,7 @@ static void one_life(unsigned int rows, enum end end)
 	broken = true;
 	random_settings();
 	test_log_clear();
-	assert_int_equal(mpib_api_init(&ctx, &config, test_logger), ncclSuccess);
+	assert_int_equal(mpib_entry_init(&ctx, &config, test_logger), ncclSuccess);
 	wire_connect();
 	for (unsigned int k = 0; k < 2; k++)
 		world_open(&worlds[k], end == FAULT);
@@ -164,7 +164,7 @@ static void one_life(unsigned int rows, enum end end)
 					 wire_receives(dev, rail));
 	}
 	wire_cut();
-	assert_int_equal(mpib_api_finalize(ctx), ncclSuccess);
+	assert_int_equal(mpib_entry_finalize(ctx), ncclSuccess);
 	assert_int_equal(fake_live(), 0);
 	fake_fail(FAKE_POST_SRQ_RECV, 0, 0);
 	for (unsigned int dev = 0; dev < 4; dev++)

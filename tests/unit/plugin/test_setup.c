@@ -88,16 +88,16 @@ static unsigned int gid_queries(void)
 {
 	unsigned int before = fake_calls(FAKE_QUERY_GID);
 
-	assert_int_equal(mpib_api_listen(p.ctx, 0, p.handle, &p.listener), ncclSuccess);
+	assert_int_equal(mpib_entry_listen(p.ctx, 0, p.handle, &p.listener), ncclSuccess);
 	assert_int_equal(pair_shake(&p, 0), ncclSuccess);
 	return fake_calls(FAKE_QUERY_GID) - before;
 }
 
 static void close_ends(void)
 {
-	assert_int_equal(mpib_api_close(p.send), ncclSuccess);
-	assert_int_equal(mpib_api_close(p.recv), ncclSuccess);
-	assert_int_equal(mpib_api_close_listen(p.listener), ncclSuccess);
+	assert_int_equal(mpib_entry_close(p.send), ncclSuccess);
+	assert_int_equal(mpib_entry_close(p.recv), ncclSuccess);
+	assert_int_equal(mpib_entry_close_listen(p.listener), ncclSuccess);
 	p.send = p.recv = p.listener = NULL;
 }
 
@@ -178,16 +178,16 @@ static void traffic_class(int config, unsigned int expected)
 {
 	struct mpib_nccl_config c = { .trafficClass = config };
 
-	assert_int_equal(mpib_api_init(&p.ctx, &c, test_logger), ncclSuccess);
-	assert_int_equal(mpib_api_traffic_class(p.ctx), config);
-	assert_int_equal(mpib_api_listen(p.ctx, 0, p.handle, &p.listener), ncclSuccess);
+	assert_int_equal(mpib_entry_init(&p.ctx, &c, test_logger), ncclSuccess);
+	assert_int_equal(mpib_entry_traffic_class(p.ctx), config);
+	assert_int_equal(mpib_entry_listen(p.ctx, 0, p.handle, &p.listener), ncclSuccess);
 	for (unsigned int k = 0; k < 30000 && !(p.send && p.recv); k++) {
 		if (!p.send)
-			assert_int_equal(mpib_api_connect(0, mpib_api_traffic_class(p.ctx),
-							  p.handle, &p.send),
+			assert_int_equal(mpib_entry_connect(0, mpib_entry_traffic_class(p.ctx),
+							    p.handle, &p.send),
 					 ncclSuccess);
 		if (!p.recv)
-			assert_int_equal(mpib_api_accept(p.listener, &p.recv), ncclSuccess);
+			assert_int_equal(mpib_entry_accept(p.listener, &p.recv), ncclSuccess);
 		(void)poll(NULL, 0, 1);
 	}
 	assert_true(p.send && p.recv);
@@ -216,13 +216,14 @@ static void test_traffic_class(void **state)
 static void test_traffic_class_of_connect_alone(void **state)
 {
 	(void)state;
-	assert_int_equal(mpib_api_init(&p.ctx, NULL, test_logger), ncclSuccess);
-	assert_int_equal(mpib_api_listen(p.ctx, 0, p.handle, &p.listener), ncclSuccess);
+	assert_int_equal(mpib_entry_init(&p.ctx, NULL, test_logger), ncclSuccess);
+	assert_int_equal(mpib_entry_listen(p.ctx, 0, p.handle, &p.listener), ncclSuccess);
 	for (unsigned int k = 0; k < 30000 && !(p.send && p.recv); k++) {
 		if (!p.send)
-			assert_int_equal(mpib_api_connect(0, 106, p.handle, &p.send), ncclSuccess);
+			assert_int_equal(mpib_entry_connect(0, 106, p.handle, &p.send),
+					 ncclSuccess);
 		if (!p.recv)
-			assert_int_equal(mpib_api_accept(p.listener, &p.recv), ncclSuccess);
+			assert_int_equal(mpib_entry_accept(p.listener, &p.recv), ncclSuccess);
 		(void)poll(NULL, 0, 1);
 	}
 	assert_true(p.send && p.recv);
@@ -242,11 +243,11 @@ static void test_traffic_class_differs(void **state)
 	(void)state;
 	assert_int_equal(mpib_env_read(&env), 0);
 	(void)setenv("MPIB_IB_TC", "41", 1);
-	assert_int_equal(mpib_api_init(&p.ctx, NULL, test_logger), ncclSuccess);
-	assert_int_equal(mpib_api_listen(p.ctx, 0, p.handle, &p.listener), ncclSuccess);
+	assert_int_equal(mpib_entry_init(&p.ctx, NULL, test_logger), ncclSuccess);
+	assert_int_equal(mpib_entry_listen(p.ctx, 0, p.handle, &p.listener), ncclSuccess);
 	for (unsigned int k = 0; k < 30000 && r == 0; k++) {
 		r = mpib_connect(mpib_device_get(0), &env, 106, p.handle, &send);
-		(void)mpib_api_accept(p.listener, &p.recv);
+		(void)mpib_entry_accept(p.listener, &p.recv);
 		(void)poll(NULL, 0, 1);
 	}
 	assert_int_equal(r, -MPIB_EUSAGE);

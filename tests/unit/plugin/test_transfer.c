@@ -8,7 +8,7 @@
 #include "plugin/connection/comm.h"
 #include "plugin/wire/imm.h"
 #include "plugin/base/result.h"
-#include "plugin/data/transfer.h"
+#include "plugin/data/progress.h"
 #include "tests/unit/common/random.h"
 #include "tests/unit/plugin/fake_verbs.h"
 #include "tests/unit/plugin/pair.h"
@@ -262,9 +262,9 @@ static void test_too_large(void **state)
 	/* The receiver is told. */
 	for (unsigned int k = 0; k < 30000 && r == ncclSuccess; k++) {
 		if (!rr)
-			r = mpib_api_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &rr);
+			r = mpib_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &rr);
 		if (r == ncclSuccess && rr)
-			r = mpib_api_test(rr, &done, NULL);
+			r = mpib_test(rr, &done, NULL);
 		(void)poll(NULL, 0, 1);
 	}
 	assert_int_equal(r, ncclRemoteError);
@@ -282,7 +282,7 @@ static void test_pool_full(void **state)
 	(void)state;
 	for (posted = 0; posted < 300; posted++) {
 		assert_int_equal(
-			mpib_api_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &requests[posted]),
+			mpib_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &requests[posted]),
 			ncclSuccess);
 		if (!requests[posted])
 			break;
@@ -292,12 +292,12 @@ static void test_pool_full(void **state)
 		void *request = NULL;
 		int done = 0;
 
-		assert_int_equal(mpib_api_isend(p.send, p.out, 8, tag, p.send_mr, &request),
+		assert_int_equal(mpib_isend(p.send, p.out, 8, tag, p.send_mr, &request),
 				 ncclSuccess);
 		assert_non_null(request);
-		assert_int_equal(mpib_api_test(request, &done, NULL), ncclSuccess);
+		assert_int_equal(mpib_test(request, &done, NULL), ncclSuccess);
 		assert_int_equal(done, 1);
-		assert_int_equal(mpib_api_test(requests[k], &done, NULL), ncclSuccess);
+		assert_int_equal(mpib_test(requests[k], &done, NULL), ncclSuccess);
 		finished += (unsigned int)done;
 	}
 	assert_int_equal(finished, posted);
@@ -312,17 +312,17 @@ static void test_request_is_always_written(void **state)
 	int tag = 1, done;
 
 	(void)state;
-	assert_int_equal(mpib_api_isend(p.send, p.out, 8, tag, p.send_mr, &request), ncclSuccess);
+	assert_int_equal(mpib_isend(p.send, p.out, 8, tag, p.send_mr, &request), ncclSuccess);
 	assert_null(request); /* nothing is posted over there */
 	request = (void *)1;
-	assert_int_equal(mpib_api_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request),
+	assert_int_equal(mpib_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request),
 			 ncclSuccess);
 	assert_true(request && request != (void *)1);
-	assert_int_equal(mpib_api_test(request, &done, NULL), ncclSuccess);
+	assert_int_equal(mpib_test(request, &done, NULL), ncclSuccess);
 	assert_int_equal(done, 0);
 	request = (void *)1;
 	tag = 2; /* another tag than the receive's */
-	assert_int_equal(mpib_api_isend(p.send, p.out, 8, tag, p.send_mr, &request), ncclSuccess);
+	assert_int_equal(mpib_isend(p.send, p.out, 8, tag, p.send_mr, &request), ncclSuccess);
 	assert_null(request);
 }
 
@@ -338,18 +338,18 @@ static void test_sizes_exactly_n(void **state)
 	for (unsigned int round = 0; round < 600; round++) {
 		for (unsigned int k = 0; k < 3; k++)
 			in[k] = p.in + 100 * k;
-		assert_int_equal(mpib_api_irecv(p.recv, 3, in, rooms, tags, mrs, &request),
+		assert_int_equal(mpib_irecv(p.recv, 3, in, rooms, tags, mrs, &request),
 				 ncclSuccess);
 		assert_non_null(request);
-		assert_int_equal(mpib_api_isend(p.send, p.out, 0, 8, p.send_mr, &sends[0]), 0);
-		assert_int_equal(mpib_api_isend(p.send, p.out, 50, 7, p.send_mr, &sends[1]), 0);
-		assert_int_equal(mpib_api_isend(p.send, p.out, 100, 7, p.send_mr, &sends[2]), 0);
+		assert_int_equal(mpib_isend(p.send, p.out, 0, 8, p.send_mr, &sends[0]), 0);
+		assert_int_equal(mpib_isend(p.send, p.out, 50, 7, p.send_mr, &sends[1]), 0);
+		assert_int_equal(mpib_isend(p.send, p.out, 100, 7, p.send_mr, &sends[2]), 0);
 		for (unsigned int k = 0; k < 3; k++) {
-			assert_int_equal(mpib_api_test(sends[k], &done, round & 1 ? got : NULL), 0);
+			assert_int_equal(mpib_test(sends[k], &done, round & 1 ? got : NULL), 0);
 			assert_int_equal(done, 1);
 		}
 		memset(got, 0x77, sizeof(got));
-		assert_int_equal(mpib_api_test(request, &done, round & 1 ? got : NULL), 0);
+		assert_int_equal(mpib_test(request, &done, round & 1 ? got : NULL), 0);
 		assert_int_equal(done, 1);
 		if (!(round & 1))
 			continue;
@@ -369,10 +369,10 @@ static void test_bad_completion(void **state)
 	char qp[32];
 
 	(void)state;
-	assert_int_equal(mpib_api_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &posted), 0);
+	assert_int_equal(mpib_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &posted), 0);
 	fake_bad_completion(1, IBV_WC_REM_ACCESS_ERR);
-	assert_int_equal(mpib_api_isend(p.send, p.out, 8, tag, p.send_mr, &request), 0);
-	assert_int_equal(mpib_api_test(request, &done, NULL), ncclRemoteError);
+	assert_int_equal(mpib_isend(p.send, p.out, 8, tag, p.send_mr, &request), 0);
+	assert_int_equal(mpib_test(request, &done, NULL), ncclRemoteError);
 	assert_int_equal(done, 0);
 	(void)snprintf(qp, sizeof(qp), "QP 0x%x", send_comm()->base.qp[MPIB_SUP][0]->qp_num);
 	assert_logged("SUP rail sup:1");
@@ -380,8 +380,7 @@ static void test_bad_completion(void **state)
 	assert_logged("remote access error");
 	assert_logged("10.0.1.1 pid");
 	assert_int_equal(test_log_warnings(), 1);
-	assert_int_equal(mpib_api_isend(p.send, p.out, 8, tag, p.send_mr, &request),
-			 ncclRemoteError);
+	assert_int_equal(mpib_isend(p.send, p.out, 8, tag, p.send_mr, &request), ncclRemoteError);
 }
 
 static void test_device_fatal(void **state)
@@ -394,7 +393,7 @@ static void test_device_fatal(void **state)
 		void *request = NULL;
 
 		/* No receive is posted: only the event can end this. */
-		r = mpib_api_isend(p.send, p.out, 8, 1, p.send_mr, &request);
+		r = mpib_isend(p.send, p.out, 8, 1, p.send_mr, &request);
 		assert_null(request);
 		(void)poll(NULL, 0, 1);
 	}
@@ -414,11 +413,11 @@ static void test_qp_fatal(void **state)
 		size_t room = 8;
 		int tag = 1;
 
-		r = mpib_api_isend(p.send, p.out, 8, 1, p.send_mr, &request);
+		r = mpib_isend(p.send, p.out, 8, 1, p.send_mr, &request);
 		if (r == ncclSuccess && !request)
-			r = mpib_api_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request);
+			r = mpib_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request);
 		if (r == ncclSuccess && request)
-			r = mpib_api_test(request, &tag, NULL);
+			r = mpib_test(request, &tag, NULL);
 		(void)poll(NULL, 0, 1);
 	}
 	assert_int_equal(r, ncclRemoteError);
@@ -441,13 +440,13 @@ static void test_hostile_immediates(void **state)
 
 	(void)state;
 	/* Until one is posted: a receive of ours that a completion can be made from. */
-	assert_int_equal(mpib_api_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request), 0);
+	assert_int_equal(mpib_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request), 0);
 	assert_non_null(request);
 	do
 		imm = (uint32_t)mpib_test_random_next(&random);
 	while (mpib_imm_slot(imm) == 0);
 	assert_int_equal(fake_immediate(sup_qpn(), imm, 8), 0);
-	assert_int_equal(mpib_api_test(request, &done, NULL), ncclRemoteError);
+	assert_int_equal(mpib_test(request, &done, NULL), ncclRemoteError);
 	assert_logged("no receive is posted in its slot");
 	assert_int_equal(test_log_warnings(), 1);
 }
@@ -458,10 +457,10 @@ static void hostile(uint32_t imm, uint32_t byte_len, const char *line)
 	size_t room = 64;
 	int tag = 1, done = 0;
 
-	assert_int_equal(mpib_api_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request), 0);
+	assert_int_equal(mpib_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request), 0);
 	assert_non_null(request);
 	assert_int_equal(fake_immediate(sup_qpn(), imm, byte_len), 0);
-	assert_int_equal(mpib_api_test(request, &done, NULL), ncclRemoteError);
+	assert_int_equal(mpib_test(request, &done, NULL), ncclRemoteError);
 	assert_int_equal(done, 0);
 	assert_logged(line);
 }
@@ -516,8 +515,7 @@ static void test_hostile_row(void **state)
 	memset(send_comm()->cts, 0xff, sizeof(*send_comm()->cts));
 	send_comm()->cts[0].element[0].seq = 1;
 	send_comm()->cts[0].element[0].count = 200;
-	assert_int_equal(mpib_api_isend(p.send, p.out, 8, -1, p.send_mr, &request),
-			 ncclRemoteError);
+	assert_int_equal(mpib_isend(p.send, p.out, 8, -1, p.send_mr, &request), ncclRemoteError);
 	assert_logged("wrong count");
 }
 

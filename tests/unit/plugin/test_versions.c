@@ -25,13 +25,13 @@ static int start(void **state)
 	test_log_clear();
 	memset(&p, 0, sizeof(p));
 	listener = peer = -1;
-	return mpib_api_init_legacy(test_logger) == ncclSuccess ? 0 : -1;
+	return mpib_entry_init_legacy(test_logger) == ncclSuccess ? 0 : -1;
 }
 
 static int finish(void **state)
 {
 	(void)state;
-	(void)mpib_api_close_listen(p.listener);
+	(void)mpib_entry_close_listen(p.listener);
 	if (peer >= 0)
 		(void)close(peer);
 	if (listener >= 0)
@@ -98,7 +98,7 @@ static void test_older_listener(void **state)
 	mpib_handle_encode((uint8_t *)p.handle, &handle);
 
 	while (r == ncclSuccess && mpib_now_ms() - started < BOUND_MS) {
-		r = mpib_api_connect(0, -1, p.handle, &p.send);
+		r = mpib_entry_connect(0, -1, p.handle, &p.send);
 		(void)poll(NULL, 0, 1);
 	}
 	assert_int_equal(r, ncclInvalidUsage);
@@ -130,7 +130,7 @@ static void test_older_connector(void **state)
 	size_t len;
 
 	(void)state;
-	assert_int_equal(mpib_api_listen(NULL, 0, p.handle, &p.listener), ncclSuccess);
+	assert_int_equal(mpib_entry_listen(NULL, 0, p.handle, &p.listener), ncclSuccess);
 	assert_int_equal(mpib_handle_decode((uint8_t *)p.handle, MPIB_HANDLE_SIZE, &handle), 0);
 	assert_int_equal(handle.version, MPIB_WIRE_VERSION);
 	for (unsigned int k = 0; k < 8; k++)
@@ -143,7 +143,7 @@ static void test_older_connector(void **state)
 	assert_int_equal(write(peer, hello, len), (ssize_t)len);
 
 	while (r == ncclSuccess && mpib_now_ms() - started < BOUND_MS) {
-		r = mpib_api_accept(p.listener, &p.recv);
+		r = mpib_entry_accept(p.listener, &p.recv);
 		(void)poll(NULL, 0, 1);
 	}
 	assert_int_equal(r, ncclInvalidUsage);

@@ -34,8 +34,8 @@ static void slots_make(struct world_slots *slots, void *comm)
 {
 	slots->memory = calloc(WORLD_SLOTS, SLOT_SIZE);
 	assert_non_null(slots->memory);
-	assert_int_equal(mpib_api_reg_mr(comm, slots->memory, (size_t)WORLD_SLOTS * SLOT_SIZE,
-					 NCCL_PTR_HOST, &slots->mr),
+	assert_int_equal(mpib_entry_reg_mr(comm, slots->memory, (size_t)WORLD_SLOTS * SLOT_SIZE,
+					   NCCL_PTR_HOST, &slots->mr),
 			 ncclSuccess);
 	for (unsigned int k = 0; k < WORLD_SLOTS; k++)
 		slots->free[k] = k;
@@ -133,7 +133,7 @@ void world_try_irecv(struct world *w)
 		tags[k] = m->tag;
 	}
 	row->request = (void *)1;
-	if (good(w, mpib_api_irecv(w->p.recv, row->n, data, rooms, tags, mrs, &row->request)) &&
+	if (good(w, mpib_irecv(w->p.recv, row->n, data, rooms, tags, mrs, &row->request)) &&
 	    row->request) {
 		w->posted++;
 		w->open++;
@@ -159,7 +159,7 @@ static void check_queues(const struct world *w)
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
 		for (unsigned int k = 0; k < MPIB_QPS_MAX; k++)
-			assert_true(send->slow_used[rail][k] <= MPIB_SQ_SLOW);
+			assert_true(send->chained[rail][k] <= MPIB_SQ_CHAINED);
 }
 
 /* A message of the row that isn't sent, and of those with its tag the first. */
@@ -188,14 +188,14 @@ void world_try_isend(struct world *w)
 	random_hint(w);
 	m->request = (void *)1;
 	if (wire_below(16) == 0) {
-		(void)good(w, mpib_api_isend(w->p.send, slot_at(&w->out, m->out), 1, 1234,
-					     w->out.mr, &m->request));
+		(void)good(w, mpib_isend(w->p.send, slot_at(&w->out, m->out), 1, 1234, w->out.mr,
+					 &m->request));
 		assert_null(m->request); /* no receive has this tag */
 		return;
 	}
 	fill_message(w, m);
-	if (!good(w, mpib_api_isend(w->p.send, slot_at(&w->out, m->out), m->size, m->tag,
-				    m->size == 0 && wire_below(2) ? NULL : w->out.mr, &m->request)))
+	if (!good(w, mpib_isend(w->p.send, slot_at(&w->out, m->out), m->size, m->tag,
+				m->size == 0 && wire_below(2) ? NULL : w->out.mr, &m->request)))
 		return;
 	check_queues(w);
 	if (!m->request) {
@@ -223,7 +223,7 @@ void world_try_test_send(struct world *w)
 	k = (int)wire_below((unsigned int)row->n);
 	if (row->message[k].state != WORLD_SENT)
 		return;
-	if (!good(w, mpib_api_test(row->message[k].request, &done, wire_below(2) ? &size : NULL)) ||
+	if (!good(w, mpib_test(row->message[k].request, &done, wire_below(2) ? &size : NULL)) ||
 	    !done)
 		return;
 	assert_true(size == -1 || (size_t)size == row->message[k].size);
@@ -269,8 +269,7 @@ static void try_flush(struct world *w, struct world_row *row)
 	}
 	row->request = NULL;
 	row->flush = (void *)1;
-	if (good(w, mpib_api_iflush(w->p.recv, row->n, data, sizes, mrs, &row->flush)) &&
-	    !row->flush)
+	if (good(w, mpib_iflush(w->p.recv, row->n, data, sizes, mrs, &row->flush)) && !row->flush)
 		give_back(w, row);
 }
 
@@ -294,10 +293,10 @@ void world_try_test_recv(struct world *w)
 	row = row_at(w, w->received + wire_below(open));
 	memset(sizes, 0x77, sizeof(sizes));
 	if (row->flush) {
-		if (good(w, mpib_api_test(row->flush, &done, wanted ? sizes : NULL)) && done)
+		if (good(w, mpib_test(row->flush, &done, wanted ? sizes : NULL)) && done)
 			give_back(w, row);
-	} else if (row->request &&
-		   good(w, mpib_api_test(row->request, &done, wanted ? sizes : NULL)) && done) {
+	} else if (row->request && good(w, mpib_test(row->request, &done, wanted ? sizes : NULL)) &&
+		   done) {
 		assert_int_equal(sizes[wanted ? row->n : 0], 0x77777777);
 		check_row(w, row, wanted ? sizes : NULL);
 		try_flush(w, row);
@@ -342,8 +341,8 @@ void world_open(struct world *w, bool faulty)
 
 void world_close(struct world *w)
 {
-	assert_int_equal(mpib_api_dereg_mr(w->p.send, w->out.mr), ncclSuccess);
-	assert_int_equal(mpib_api_dereg_mr(w->p.recv, w->in.mr), ncclSuccess);
+	assert_int_equal(mpib_entry_dereg_mr(w->p.send, w->out.mr), ncclSuccess);
+	assert_int_equal(mpib_entry_dereg_mr(w->p.recv, w->in.mr), ncclSuccess);
 	pair_close(&w->p);
 	free(w->in.memory);
 	free(w->out.memory);
@@ -362,7 +361,7 @@ void world_check_ended(const struct world *w)
 		assert_int_equal(send->polled[rail], 0);
 		assert_int_equal(mpib_recv_comm(w->p.recv)->reserved[rail], 0);
 		for (unsigned int k = 0; k < MPIB_QPS_MAX; k++)
-			assert_int_equal(mpib_send_comm(w->p.send)->slow_used[rail][k], 0);
+			assert_int_equal(mpib_send_comm(w->p.send)->chained[rail][k], 0);
 	}
 	assert_int_equal(bytes, w->bytes);
 	assert_int_equal(send->counters->messages, recv->counters->messages);

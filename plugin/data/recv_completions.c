@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the completions of a receiver mean. */
-#include "plugin/data/recv.h"
+#include "plugin/data/recv_completions.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 
+#include "plugin/data/comm_error.h"
+#include "plugin/verbs/srq.h"
 #include "plugin/wire/imm.h"
 
 #define TOO_LARGE     "the message is larger than the posted receive"
@@ -36,9 +37,8 @@ static __attribute__((cold)) int stray(struct mpib_recv_comm *recv, unsigned int
 
 /* The first immediate of a row fixes the rails that are to come, a second one has to be like it.
  * Returns those that are still missing, or an error. */
-static inline __attribute__((always_inline)) int missing(struct mpib_recv_comm *recv,
-							 struct mpib_request *req,
-							 unsigned int rail, uint32_t imm)
+static mpib_always_inline int missing(struct mpib_recv_comm *recv, struct mpib_request *req,
+				      unsigned int rail, uint32_t imm)
 {
 	unsigned int left = mpib_imm_mask(imm), bit = mpib_rail_bit(rail);
 
@@ -59,23 +59,21 @@ static inline __attribute__((always_inline)) int missing(struct mpib_recv_comm *
 }
 
 /* The receive that a row reserved on @idle and that nothing used is free again. */
-static inline __attribute__((always_inline)) void unused(struct mpib_recv_comm *recv,
-							 unsigned int idle)
+static mpib_always_inline void unused(struct mpib_recv_comm *recv, unsigned int idle)
 {
 	recv->reserved[idle]--;
 	mpib_srq_release(recv->hca[idle]);
 }
 
 /* Every rail of @mask has reported: nothing of the row can still arrive. */
-static inline __attribute__((always_inline)) void complete(struct mpib_recv_comm *recv,
-							   struct mpib_request *req, uint32_t imm,
-							   unsigned int mask, unsigned int messages)
+static mpib_always_inline void complete(struct mpib_recv_comm *recv, struct mpib_request *req,
+					uint32_t imm, unsigned int mask, unsigned int messages)
 {
 	struct mpib_comm *comm = &recv->base;
 
 	recv->row[mpib_imm_slot(imm)] = NULL;
 	recv->carried |= mask;
-	if (mask != 3 && mask != comm->data_mask)
+	if (mask != MPIB_RAILS_ALL && mask != comm->data_mask)
 		unused(recv, mask == mpib_rail_bit(MPIB_SOUT) ? MPIB_SUP : MPIB_SOUT);
 	comm->counters->messages += messages;
 	req->remaining = 0;
@@ -84,7 +82,7 @@ static inline __attribute__((always_inline)) void complete(struct mpib_recv_comm
 /* Whether a row of @sum bytes, @sup of them on SUP, can come over the rails of @mask. */
 static inline bool parts_fit(unsigned int mask, uint64_t sum, uint64_t sup)
 {
-	if (mask == 3)
+	if (mask == MPIB_RAILS_ALL)
 		return sup <= sum;
 	return sup == (mask & mpib_rail_bit(MPIB_SUP) ? sum : 0);
 }
@@ -120,11 +118,9 @@ static __attribute__((noinline)) int record_immediate(struct mpib_recv_comm *rec
 	return 0;
 }
 
-/* The usual message: its size is what arrived. */
-static inline __attribute__((always_inline)) int on_immediate(struct mpib_recv_comm *recv,
-							      struct mpib_request *req,
-							      unsigned int rail, uint32_t imm,
-							      uint32_t byte_len)
+/* A message alone in its row: its size is what arrived. */
+static mpib_always_inline int on_immediate(struct mpib_recv_comm *recv, struct mpib_request *req,
+					   unsigned int rail, uint32_t imm, uint32_t byte_len)
 {
 	uint64_t size = byte_len;
 	unsigned int mask = mpib_rail_bit(rail);
@@ -139,7 +135,7 @@ static inline __attribute__((always_inline)) int on_immediate(struct mpib_recv_c
 		left = missing(recv, req, rail, imm);
 		if (mpib_unlikely(left < 0))
 			return left;
-		mask = 3;
+		mask = MPIB_RAILS_ALL;
 		if (left) {
 			req->size = size;
 			recv->base.counters->rail[rail].bytes += byte_len;
@@ -148,7 +144,7 @@ static inline __attribute__((always_inline)) int on_immediate(struct mpib_recv_c
 	}
 	req->size = size;
 	recv->base.counters->rail[rail].bytes += byte_len;
-	if (mpib_unlikely(req->count != 1 || ((uint32_t)(size >> 7) != mpib_imm_size(imm) &&
+	if (mpib_unlikely(req->count != 1 || (mpib_imm_units(size) != mpib_imm_size(imm) &&
 					      mpib_imm_size_q(size) != mpib_imm_size(imm))))
 		return protocol_error(recv, rail, imm, WRONG_SIZE);
 	if (mpib_unlikely(size > req->room[0]))
@@ -162,7 +158,7 @@ static __attribute__((noinline)) void other_completion(struct mpib_recv_comm *re
 						       const struct ibv_wc *wc)
 {
 	if (wc->opcode == IBV_WC_RDMA_READ) /* of a flush */
-		recv->base.pool.requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
+		recv->base.pool.requests[wc->wr_id].remaining--;
 	else /* a signalled CTS write: the queue is free of it and of all before it */
 		recv->cts_limit = (uint32_t)wc->wr_id + 1 + MPIB_CTS_DEPTH;
 }
@@ -198,9 +194,8 @@ static __attribute__((cold)) int bad_completion(struct mpib_recv_comm *recv, uns
 }
 
 /* @rail is a constant. */
-static inline __attribute__((always_inline)) int take(struct mpib_recv_comm *recv,
-						      unsigned int rail, const struct ibv_wc *wc,
-						      int n)
+static mpib_always_inline int completed(struct mpib_recv_comm *recv, unsigned int rail,
+					const struct ibv_wc *wc, int n)
 {
 	struct mpib_counter_rail *counters = &recv->base.counters->rail[rail];
 
@@ -236,7 +231,9 @@ static inline __attribute__((always_inline)) int take(struct mpib_recv_comm *rec
 	return 0;
 }
 
-int mpib_recv_take(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc, int n)
+int mpib_recv_completed(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc,
+			int n)
 {
-	return rail == MPIB_SOUT ? take(recv, MPIB_SOUT, wc, n) : take(recv, MPIB_SUP, wc, n);
+	return rail == MPIB_SOUT ? completed(recv, MPIB_SOUT, wc, n)
+				 : completed(recv, MPIB_SUP, wc, n);
 }
