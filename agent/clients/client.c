@@ -11,35 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/clients/client_impl.h"
 #include "common/wire.h"
-
-size_t mpib_client_room(const struct mpib_client *client)
-{
-	return sizeof(client->out) - client->n_out;
-}
-
-void mpib_client_put(struct mpib_client *client, const void *data, size_t len)
-{
-	if (len > mpib_client_room(client)) {
-		client->closing = true; /* callers look at the room first */
-		return;
-	}
-	memcpy(client->out + client->n_out, data, len);
-	client->n_out += len;
-}
-
-void mpib_client_answer(struct mpib_client *client, uint8_t request_type, uint8_t status,
-			uint32_t slot)
-{
-	int len = mpib_wire_encode_response(client->out + client->n_out, mpib_client_room(client),
-					    request_type, status, slot);
-
-	if (len < 0)
-		client->closing = true;
-	else
-		client->n_out += (size_t)len;
-}
 
 /* Frames answered in one turn, a frame of a long answer counting as one: about 100 us. */
 #define TURN_FRAMES 16u
@@ -64,14 +36,14 @@ static void handle_register(struct mpib_client *client, const struct mpib_wire_m
 		status = mpib_flows_register(client->flows, client->peer, msg->conn_id, &addresses,
 					     &slot);
 
-	mpib_client_answer(client, MPIB_MSG_REGISTER, status, slot);
+	mpib_outbox_answer(&client->out, MPIB_MSG_REGISTER, status, slot);
 }
 
 static void handle_deregister(struct mpib_client *client, const struct mpib_wire_msg *msg)
 {
 	uint8_t status = mpib_flows_deregister(client->flows, client->peer, msg->conn_id);
 
-	mpib_client_answer(client, MPIB_MSG_DEREGISTER, status, 0);
+	mpib_outbox_answer(&client->out, MPIB_MSG_DEREGISTER, status, 0);
 }
 
 /* Instead of the one before. To close a memfd of the keeper's doesn't take long. */
@@ -101,7 +73,7 @@ static void handle_counters(struct mpib_client *client, const uint8_t *frame, si
 		mpib_flows_refused(client->flows, client->user, client->pid, MPIB_GOOD_TABLES,
 				   "as many counter tables as one user may hand over");
 	}
-	mpib_client_answer(client, MPIB_MSG_COUNTERS, status, 0);
+	mpib_outbox_answer(&client->out, MPIB_MSG_COUNTERS, status, 0);
 }
 
 static void handle_frame(struct mpib_client *client, const uint8_t *frame, size_t len)
@@ -116,12 +88,17 @@ static void handle_frame(struct mpib_client *client, const uint8_t *frame, size_
 	else if (r == -ENOTSUP && msg.type == MPIB_MSG_COUNTERS)
 		handle_counters(client, frame, len);
 	else if (r == -ENOTSUP)
-		mpib_client_admin(client, msg.type, frame, len);
+		mpib_session_frame(&client->session, msg.type, frame, len);
 	else
-		mpib_client_answer(client, msg.type, MPIB_STATUS_INVALID, 0);
+		mpib_outbox_answer(&client->out, msg.type, MPIB_STATUS_INVALID, 0);
 }
 
 /* ---- bytes ---------------------------------------------------------------------------------- */
+
+static bool is_closing(const struct mpib_client *client)
+{
+	return client->closing || client->out.overrun;
+}
 
 static void drop_garbage(struct mpib_client *client)
 {
@@ -144,7 +121,7 @@ static size_t take_frame(struct mpib_client *client, size_t at)
 
 		client->skip -= used;
 		if (!client->skip)
-			mpib_client_answer(client, client->skip_type, MPIB_STATUS_INVALID, 0);
+			mpib_outbox_answer(&client->out, client->skip_type, MPIB_STATUS_INVALID, 0);
 		return used;
 	}
 
@@ -176,19 +153,15 @@ static bool take_frames(struct mpib_client *client)
 	size_t at = 0;
 	bool more = true;
 
-	while (left > 0 && mpib_client_room(client) >= MPIB_ADMIN_FRAME_MAX) {
+	while (left > 0 && mpib_outbox_room(&client->out) >= MPIB_ADMIN_FRAME_MAX) {
 		size_t used = 0;
 
 		left--;
-		if (client->n_events) {
-			mpib_client_put_events(client);
+		if (mpib_session_has_more(&client->session)) {
+			mpib_session_step(&client->session);
 			continue;
 		}
-		if (client->dump) {
-			mpib_client_dump(client);
-			continue;
-		}
-		if (!client->closing && at < client->n_in)
+		if (!is_closing(client) && at < client->n_in)
 			used = take_frame(client, at);
 		if (!used) {
 			more = false;
@@ -231,20 +204,19 @@ static int send_some(struct mpib_client *client)
 {
 	ssize_t n;
 
-	if (!client->n_out)
+	if (!client->out.n)
 		return 0;
 
-	n = send(client->fd, client->out, client->n_out, MSG_DONTWAIT | MSG_NOSIGNAL);
+	n = send(client->fd, client->out.bytes, client->out.n, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n < 0 && (errno == EPIPE || errno == ECONNRESET)) {
 		/* Nobody reads it any more; what was asked before is done all the same. */
-		n = (ssize_t)client->n_out;
-		client->dump = 0;
+		n = (ssize_t)client->out.n;
+		mpib_session_stop_dump(&client->session);
 	}
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 
-	memmove(client->out, client->out + n, client->n_out - (size_t)n);
-	client->n_out -= (size_t)n;
+	mpib_outbox_sent(&client->out, (size_t)n);
 	return 0;
 }
 
@@ -255,9 +227,9 @@ static int set_events(struct mpib_client *client)
 
 	if (!client->io.poller)
 		return 0;
-	if (client->n_out || client->n_events || client->more)
+	if (client->out.n || mpib_session_has_more(&client->session) || client->more)
 		events |= EPOLLOUT;
-	if (!client->eof && !client->closing && !client->n_out && !client->more)
+	if (!client->eof && !is_closing(client) && !client->out.n && !client->more)
 		events |= EPOLLIN;
 
 	return mpib_poller_change(&client->io, events);
@@ -277,7 +249,7 @@ static int serve(struct mpib_client *client)
 
 static bool finished(const struct mpib_client *client)
 {
-	return (client->closing || client->eof) && !client->n_out && !client->more;
+	return (is_closing(client) || client->eof) && !client->out.n && !client->more;
 }
 
 static void on_io(void *user, uint32_t revents);
@@ -339,24 +311,20 @@ void mpib_client_taken(void *user, const struct mpib_keeper_taken *taken)
 		client->ops->closed(client->ops_user, client);
 }
 
-void mpib_client_push(struct mpib_client *client, const struct mpib_admin_event *event)
+/* Events for a monitor: sent with its next turn. */
+static void on_events(void *owner)
 {
-	if (client->n_events == MPIB_CLIENT_EVENTS || client->n_lost) {
-		/* The next turn of the loop finds a connection that is over. */
-		if (client->n_lost++ == 0)
-			(void)shutdown(client->fd, SHUT_RDWR);
-		return;
-	}
-
-	client->events[(client->first_event + client->n_events) % MPIB_CLIENT_EVENTS] = *event;
-	client->n_events++;
-	(void)set_events(client);
+	(void)set_events(owner);
 }
 
 int mpib_client_start(struct mpib_client *client, sd_event *loop, struct mpib_poller *poller)
 {
 	client->loop = loop;
 	client->poller = poller;
+	client->session.out = &client->out;
+	client->session.fd = client->fd;
+	client->session.wake = on_events;
+	client->session.owner = client;
 	if (sd_event_now(loop, CLOCK_MONOTONIC, &client->active_usec) < 0)
 		return -EINVAL;
 
@@ -372,8 +340,7 @@ struct mpib_client *mpib_client_free(struct mpib_client *client)
 	if (client->fd >= 0)
 		mpib_keeper_close(client->keeper, client->fd);
 	set_table(client, -1);
-	free(client->changes);
-	free(client->events);
+	mpib_session_done(&client->session);
 	free(client);
 	return NULL;
 }

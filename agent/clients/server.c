@@ -33,11 +33,11 @@ uint32_t mpib_server_n_processes(const struct mpib_server *server)
 
 /* ---- monitors ------------------------------------------------------------------------------- */
 
-static bool on_client_may_monitor(void *user, struct mpib_client *client)
+static bool on_session_may_watch(void *user, struct mpib_session *session)
 {
 	struct mpib_server *server = user;
 
-	return mpib_monitors_admit(&server->monitors, client);
+	return mpib_monitors_admit(&server->monitors, session);
 }
 
 static void on_entry(void *user, enum mpib_event event, int priority, const char *flow,
@@ -102,8 +102,8 @@ void mpib_server_drop(struct mpib_server *server, struct mpib_client *client)
 		server->idle_next = LIST_NEXT(client, all);
 	LIST_REMOVE(client, all);
 	server->n_clients--;
-	if (client->events)
-		mpib_monitors_left(&server->monitors, client);
+	if (mpib_session_watches(&client->session))
+		mpib_monitors_left(&server->monitors, &client->session);
 	mpib_user_give(client->user, MPIB_GOOD_DESCRIPTORS, 1);
 	mpib_registry_user_put(server->flows->registry, client->user);
 	(void)mpib_client_free(client);
@@ -117,15 +117,15 @@ static void on_client_closed(void *user, struct mpib_client *client)
 	mpib_server_drop(user, client);
 }
 
-static void on_client_status(void *user, struct mpib_admin_status *ret)
+static void on_session_status(void *user, struct mpib_admin_status *ret)
 {
 	struct mpib_server *server = user;
 
 	server->ops->status(server->user, ret);
 }
 
-static int on_client_reload(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
-			    struct mpib_cause *cause)
+static int on_session_reload(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
+			     struct mpib_cause *cause)
 {
 	struct mpib_server *server = user;
 
@@ -133,10 +133,13 @@ static int on_client_reload(void *user, struct mpib_share_change **ret_changes, 
 }
 
 static const struct mpib_client_ops client_ops = {
-	.status = on_client_status,
-	.reload = on_client_reload,
-	.may_monitor = on_client_may_monitor,
 	.closed = on_client_closed,
+};
+
+static const struct mpib_session_ops session_ops = {
+	.status = on_session_status,
+	.reload = on_session_reload,
+	.may_watch = on_session_may_watch,
 };
 
 /* Makes a client of @fd, which is the client's from then on; closed on failure. */
@@ -162,6 +165,14 @@ static int add_client(struct mpib_server *server, int fd, const struct ucred *cr
 	client->user = mpib_registry_user_get(registry, cred->uid);
 	if (!client->user)
 		goto undo;
+	client->session = (struct mpib_session){
+		.pid = cred->pid,
+		.uid = cred->uid,
+		.user = client->user,
+		.flows = server->flows,
+		.ops = &session_ops,
+		.ops_user = server,
+	};
 
 	if (mpib_user_may(client->user, MPIB_GOOD_DESCRIPTORS, MPIB_FD_BUDGET_CLIENT, 0,
 			  server->budget.fds) != MPIB_QUOTA_FREE) {
@@ -302,7 +313,7 @@ int mpib_server_new(sd_event *loop, struct mpib_keeper *keeper, struct mpib_flow
 	server->listen.dir_fd = -1;
 	mpib_fd_budget_measure(&server->budget);
 	LIST_INIT(&server->clients);
-	LIST_INIT(&server->monitors.clients);
+	LIST_INIT(&server->monitors.sessions);
 	server->monitors.journal = flows->journal;
 	r = mpib_poller_new(loop, &server->poller);
 	if (r >= 0)

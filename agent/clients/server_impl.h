@@ -6,9 +6,9 @@
 
 #include "agent/keeper/keeper.h"
 #include "agent/clients/listen.h"
-#include "agent/clients/monitors.h"
 #include "agent/clients/peers.h"
 #include "agent/clients/poller.h"
+#include "agent/admin/monitors.h"
 #include "agent/clients/fd_budget.h"
 #include "agent/clients/server.h"
 

@@ -20,8 +20,9 @@ plugin/agent      -> wire base
 plugin/verbs      -> wire base
 plugin/wire       -> base
 plugin/base       ->
-agent/daemon      -> clients keeper flows journal state policy admin base
-agent/clients     -> keeper flows journal admin base
+agent/daemon      -> clients keeper admin flows journal state policy base
+agent/clients     -> keeper admin flows journal base
+agent/admin       -> flows journal policy base
 agent/keeper      ->
 agent/flows       -> journal state slots policy base
 agent/journal     -> state slots policy base
@@ -29,7 +30,6 @@ agent/state       -> base
 agent/slots       -> base
 agent/doctor      -> ctl policy base
 agent/ctl         -> state policy admin base
-agent/admin       -> policy
 agent/policy      -> base
 agent/base        ->
 """

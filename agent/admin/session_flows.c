@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mpibctl's view of the flows, frame by frame. */
+#include <string.h>
+
+#include "agent/admin/session_impl.h"
+#include "common/macros.h"
+
+static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *record,
+		      uint32_t index, const struct mpib_slot *slot)
+{
+	const struct mpib_reg *reg = LIST_FIRST(&slot->regs);
+	const struct mpib_verdict *verdict = mpib_shares_verdict(flows->shares, index);
+
+	*record = (struct mpib_admin_flow){
+		.slot = index,
+		.src_be = slot->src_be,
+		.dst_be = slot->dst_be,
+		.share = verdict->share,
+		.rule = verdict->rule,
+		.line = verdict->line,
+		.registrations = slot->n_regs - slot->n_unclaimed,
+		.uid = slot->user ? slot->user->uid : 0,
+		.pid = reg ? reg->peer->pid : 0,
+		.seconds = mpib_shares_seconds_left(flows->shares, verdict, slot->src_be,
+						    slot->dst_be),
+	};
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		record->sent[rail] = slot->bytes.sent[rail];
+		record->received[rail] = slot->bytes.received[rail];
+		record->sent_rate[rail] = slot->rate.sent[rail];
+		record->received_rate[rail] = slot->rate.received[rail];
+	}
+	record->moved_usec = slot->moved_usec;
+	memcpy(record->src_island, verdict->src_island, sizeof(record->src_island));
+	memcpy(record->dst_island, verdict->dst_island, sizeof(record->dst_island));
+}
+
+/* Slots looked at for one frame: most may be free. */
+#define FRAME_SLOTS 1024u
+
+/* Registrations of one flow that are looked at for a process; a flow with more is shown. */
+#define FLOW_REGS 1024u
+
+/* What it looked at is taken off @left, down to 0. */
+static bool is_held_by(const struct mpib_slot *slot, pid_t pid, uint32_t *left)
+{
+	const struct mpib_reg *reg;
+	uint32_t n = 0;
+
+	LIST_FOREACH(reg, &slot->regs, of_slot)
+	{
+		if (reg->peer->pid == pid || n++ == FLOW_REGS)
+			break;
+	}
+	*left -= n < *left ? n : *left;
+	return reg != NULL;
+}
+
+void mpib_session_dump_flows(struct mpib_session *session)
+{
+	struct mpib_registry *registry = session->flows->registry;
+	struct mpib_admin_flow records[(MPIB_ADMIN_FRAME_MAX - sizeof(struct mpib_admin_records)) /
+				       sizeof(struct mpib_admin_flow)];
+	uint32_t left = FRAME_SLOTS;
+	size_t count = 0;
+
+	while (left-- > 0 && session->dump_cursor < mpib_registry_n_touched(registry) &&
+	       count < MPIB_ARRAY_SIZE(records)) {
+		uint32_t index = session->dump_cursor++;
+		const struct mpib_slot *slot = mpib_registry_slot(registry, index);
+
+		if (!mpib_slot_has_flow(slot) ||
+		    (session->dump_pid && !is_held_by(slot, session->dump_pid, &left)))
+			continue;
+		fill_flow(session->flows, &records[count], index, slot);
+		if (session->dump_pid)
+			records[count].pid = session->dump_pid;
+		count++;
+	}
+
+	if (count)
+		mpib_session_put_records(session, records, sizeof(records[0]), count);
+	else if (session->dump_cursor >= mpib_registry_n_touched(registry))
+		mpib_session_put_end(session, MPIB_ADMIN_OK, "");
+}
+
+static void fill_rule(struct mpib_admin_rule *record, unsigned int rule,
+		      const struct mpib_candidate *candidate, const struct mpib_verdict *verdict,
+		      const struct mpib_slot *slot, uint32_t index, uint32_t table_share)
+{
+	*record = (struct mpib_admin_rule){
+		.rule = rule,
+		.state = rule == verdict->rule ? MPIB_ADMIN_RULE_IN_FORCE
+			 : candidate->applies  ? MPIB_ADMIN_RULE_APPLIES
+					       : MPIB_ADMIN_RULE_NO,
+		.share = candidate->share,
+		.line = candidate->line,
+		.slot = index,
+		.table_share = table_share,
+		.registrations = slot ? slot->n_regs - slot->n_unclaimed : 0,
+	};
+	memcpy(record->src_island, verdict->src_island, sizeof(record->src_island));
+	memcpy(record->dst_island, verdict->dst_island, sizeof(record->dst_island));
+}
+
+void mpib_session_explain(struct mpib_session *session,
+			  const struct mpib_admin_flow_request *request)
+{
+	struct mpib_flows *flows = session->flows;
+	const struct mpib_slot *slot =
+		mpib_registry_find_flow(flows->registry, request->src_be, request->dst_be);
+	uint32_t index =
+		slot ? mpib_registry_slot_index(flows->registry, slot) : MPIB_ADMIN_NO_SLOT;
+	struct mpib_candidate candidates[MPIB_RULE_MAX];
+	struct mpib_admin_rule records[MPIB_RULE_MAX];
+	uint32_t table_share = slot ? mpib_shares_verdict(flows->shares, index)->share : 0;
+	struct mpib_verdict verdict;
+
+	mpib_shares_judge(flows->shares, request->src_be, request->dst_be, candidates, &verdict);
+	for (unsigned int n = 0; n < MPIB_RULE_MAX; n++) {
+		/* The override, last of the rules by number, is the strongest. */
+		unsigned int rule = n ? n - 1 : MPIB_RULE_OVERRIDE;
+
+		fill_rule(&records[n], rule, &candidates[rule], &verdict, slot, index, table_share);
+		records[n].seconds = mpib_shares_seconds_left(flows->shares, &verdict,
+							      request->src_be, request->dst_be);
+	}
+
+	mpib_session_put_records(session, records, sizeof(records[0]), MPIB_RULE_MAX);
+	mpib_session_put_end(session, MPIB_ADMIN_OK, "");
+}
