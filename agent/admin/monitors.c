@@ -17,7 +17,7 @@ bool mpib_monitors_admit(struct mpib_monitors *monitors, struct mpib_session *se
 		return false;
 	}
 
-	mpib_user_take(session->user, MPIB_GOOD_MONITORS, 1);
+	mpib_user_charge(session->user, MPIB_GOOD_MONITORS, 1);
 	monitors->n++;
 	LIST_INSERT_HEAD(&monitors->sessions, session, monitors);
 	return true;
@@ -46,7 +46,7 @@ void mpib_monitors_left(struct mpib_monitors *monitors, struct mpib_session *ses
 {
 	struct mpib_cause text;
 
-	mpib_user_give(session->user, MPIB_GOOD_MONITORS, 1);
+	mpib_user_release(session->user, MPIB_GOOD_MONITORS, 1);
 	monitors->n--;
 	LIST_REMOVE(session, monitors);
 	if (!session->n_lost)

@@ -62,8 +62,8 @@ static void handle_counters(struct mpib_client *client, const uint8_t *frame, si
 
 	if (len == sizeof(message) && client->table_fd >= 0 && !client->peer->dead) {
 		memcpy(&message, frame, sizeof(message));
-		r = mpib_traffic_take(&client->flows->traffic, client->peer, client->table_fd,
-				      message.size);
+		r = mpib_traffic_set_table(&client->flows->traffic, client->peer, client->table_fd,
+					   message.size);
 	}
 	set_table(client, -1);
 	if (r == 0) {
@@ -109,7 +109,7 @@ static void drop_garbage(struct mpib_client *client)
 
 /* Takes one frame, or a part of one that is skipped, from @at on. Returns the bytes used; 0 where
  * more have to come first. */
-static size_t take_frame(struct mpib_client *client, size_t at)
+static size_t answer_frame(struct mpib_client *client, size_t at)
 {
 	const uint8_t *frame = client->in + at;
 	size_t have = client->n_in - at;
@@ -147,7 +147,7 @@ static size_t take_frame(struct mpib_client *client, size_t at)
 
 /* Answers what there is. True where it stopped for want of room in the output, or at the end of the
  * client's turn. */
-static bool take_frames(struct mpib_client *client)
+static bool answer_frames(struct mpib_client *client)
 {
 	unsigned int left = TURN_FRAMES;
 	size_t at = 0;
@@ -162,7 +162,7 @@ static bool take_frames(struct mpib_client *client)
 			continue;
 		}
 		if (!is_closing(client) && at < client->n_in)
-			used = take_frame(client, at);
+			used = answer_frame(client, at);
 		if (!used) {
 			more = false;
 			break;
@@ -191,7 +191,7 @@ static int read_some(struct mpib_client *client)
 	if (fds) {
 		/* Not watched, so not read, until it is told what the keeper read. */
 		mpib_poller_remove(&client->io);
-		return mpib_keeper_take(client->keeper, client->fd, room, client);
+		return mpib_keeper_fetch(client->keeper, client->fd, room, client);
 	}
 	if (n == 0)
 		client->eof = true;
@@ -239,7 +239,7 @@ static int serve(struct mpib_client *client)
 {
 	int r;
 
-	client->more = take_frames(client);
+	client->more = answer_frames(client);
 	r = send_some(client);
 	/* What came with whole messages that don't take it is nobody's. */
 	if (!client->n_in)
@@ -286,18 +286,18 @@ static void on_io(void *user, uint32_t revents)
 		client->ops->closed(client->ops_user, client);
 }
 
-void mpib_client_taken(void *user, const struct mpib_keeper_taken *taken)
+void mpib_client_fetched(void *user, const struct mpib_keeper_fetched *fetched)
 {
 	struct mpib_client *client = user;
-	int r = taken->n < 0 && taken->n != -EAGAIN ? (int)taken->n : 0;
+	int r = fetched->n < 0 && fetched->n != -EAGAIN ? (int)fetched->n : 0;
 
-	set_table(client, taken->table);
-	if (taken->n_fds && taken->table < 0)
+	set_table(client, fetched->table);
+	if (fetched->n_fds && fetched->table < 0)
 		mpib_journal_client(client->flows->journal, client->pid, client->uid,
 				    "it passed a descriptor that is not a sealed memfd: dropped");
-	if (r >= 0 && taken->n > 0) {
-		memcpy(client->in + client->n_in, taken->bytes, (size_t)taken->n);
-		client->n_in += (size_t)taken->n;
+	if (r >= 0 && fetched->n > 0) {
+		memcpy(client->in + client->n_in, fetched->bytes, (size_t)fetched->n);
+		client->n_in += (size_t)fetched->n;
 	}
 
 	note_active(client);

@@ -57,7 +57,7 @@ struct mpib_client {
 };
 
 /* The keeper's answer to the client @user: goes on with what it read. */
-void mpib_client_taken(void *user, const struct mpib_keeper_taken *taken);
+void mpib_client_fetched(void *user, const struct mpib_keeper_fetched *fetched);
 
 /* Starts watching @fd, which the client owns from now on (also on failure) and the keeper holds. */
 int mpib_client_start(struct mpib_client *client, sd_event *loop, struct mpib_poller *poller);

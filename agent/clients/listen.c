@@ -80,7 +80,7 @@ static int make_socket(int dir_fd, const struct sockaddr_un *address, struct mpi
 }
 
 /* The service manager's socket. 1: taken; 0: none was passed. */
-static int take_passed_socket(const char *path, struct mpib_listen *ret, struct mpib_cause *cause)
+static int use_passed_socket(const char *path, struct mpib_listen *ret, struct mpib_cause *cause)
 {
 	int n = sd_listen_fds(1);
 
@@ -117,7 +117,7 @@ int mpib_listen_open(int dir_fd, const char *dir, struct mpib_listen *ret, struc
 				      "bytes at most)",
 				      dir, sizeof(address.sun_path) - sizeof(MPIB_SOCKET_NAME) - 1);
 
-	r = take_passed_socket(address.sun_path, ret, cause);
+	r = use_passed_socket(address.sun_path, ret, cause);
 	if (r == 0)
 		return make_socket(dir_fd, &address, ret, cause);
 	if (r < 0)

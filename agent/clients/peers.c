@@ -59,7 +59,7 @@ static void unwatch(struct watch *watch)
 
 	LIST_REMOVE(watch, all);
 	peers->n_watches--;
-	mpib_user_give(watch->peer->user, MPIB_GOOD_DESCRIPTORS, 1);
+	mpib_user_release(watch->peer->user, MPIB_GOOD_DESCRIPTORS, 1);
 	watch->peer->watch = NULL;
 	mpib_poller_remove(&watch->exit);
 	(void)close(watch->pidfd);
@@ -111,7 +111,7 @@ static int watch_process(struct mpib_peers *peers, pid_t pid, uint64_t start_tim
 	watch->peers = peers;
 	watch->pidfd = pidfd;
 	watch->peer->watch = watch;
-	mpib_user_take(watch->peer->user, MPIB_GOOD_DESCRIPTORS, 1);
+	mpib_user_charge(watch->peer->user, MPIB_GOOD_DESCRIPTORS, 1);
 	LIST_INSERT_HEAD(&peers->watches, watch, all);
 	peers->n_watches++;
 	*ret = watch->peer;

@@ -104,7 +104,7 @@ void mpib_server_drop(struct mpib_server *server, struct mpib_client *client)
 	server->n_clients--;
 	if (mpib_session_watches(&client->session))
 		mpib_monitors_left(&server->monitors, &client->session);
-	mpib_user_give(client->user, MPIB_GOOD_DESCRIPTORS, 1);
+	mpib_user_release(client->user, MPIB_GOOD_DESCRIPTORS, 1);
 	mpib_registry_user_put(server->flows->registry, client->user);
 	(void)mpib_client_free(client);
 
@@ -188,7 +188,7 @@ static int add_client(struct mpib_server *server, int fd, const struct ucred *cr
 	if (r < 0)
 		goto undo;
 
-	mpib_user_take(client->user, MPIB_GOOD_DESCRIPTORS, 1);
+	mpib_user_charge(client->user, MPIB_GOOD_DESCRIPTORS, 1);
 	LIST_INSERT_HEAD(&server->clients, client, all);
 	server->n_clients++;
 	r = mpib_client_start(client, server->loop, server->poller);
@@ -295,7 +295,7 @@ int mpib_server_new(sd_event *loop, struct mpib_keeper *keeper, struct mpib_flow
 		    const struct mpib_server_ops *ops, void *user, struct mpib_server **ret)
 {
 	static const struct mpib_keeper_ops keeper_ops = {
-		.taken = mpib_client_taken,
+		.fetched = mpib_client_fetched,
 		.gone = on_keeper_gone,
 	};
 	struct mpib_server *server = calloc(1, sizeof(*server));

@@ -78,11 +78,11 @@ static bool put_over_kept(struct mpib_flows *flows, struct mpib_reg *reg)
 /* Said once, until everything is saved again. */
 static void tell_unsaved(struct mpib_flows *flows, const char *why)
 {
-	bool told = flows->unsaved.text[0] != '\0';
+	bool said = flows->unsaved.text[0] != '\0';
 	struct mpib_cause line;
 
 	(void)mpib_cause_set(&flows->unsaved, 0, "%s", why);
-	if (told)
+	if (said)
 		return;
 	(void)mpib_cause_set(&line, 0,
 			     "the state can't be saved (%.300s): jobs go on, the agent tries again "

@@ -198,10 +198,10 @@ void mpib_keeper_hold(struct mpib_keeper *keeper, int fd, uid_t uid)
 		entry->held = false;
 }
 
-int mpib_keeper_take(struct mpib_keeper *keeper, int fd, size_t room, void *owner)
+int mpib_keeper_fetch(struct mpib_keeper *keeper, int fd, size_t room, void *owner)
 {
 	struct entry *entry = find_entry(keeper, fd);
-	struct outgoing out = { .message = { .type = MPIB_KEEPER_TAKE, .id = fd }, .fd = -1 };
+	struct outgoing out = { .message = { .type = MPIB_KEEPER_FETCH, .id = fd }, .fd = -1 };
 	int r;
 
 	if (!entry || !entry->held)
@@ -246,7 +246,7 @@ uint32_t mpib_keeper_n_closing(const struct mpib_keeper *keeper)
 static void hand_out(struct mpib_keeper *keeper, const struct mpib_keeper_message *message,
 		     const uint8_t *bytes, int fd)
 {
-	struct mpib_keeper_taken taken = { .bytes = bytes, .n = -EIO, .table = fd };
+	struct mpib_keeper_fetched fetched = { .bytes = bytes, .n = -EIO, .table = fd };
 	struct entry *entry = find_entry(keeper, message->id);
 	void *owner;
 
@@ -259,11 +259,11 @@ static void hand_out(struct mpib_keeper *keeper, const struct mpib_keeper_messag
 	owner = entry->owner;
 	entry->serial = 0;
 	entry->owner = NULL;
-	if (message->type == MPIB_KEEPER_TAKEN) {
-		taken.n = message->n;
-		taken.n_fds = message->n_fds;
+	if (message->type == MPIB_KEEPER_FETCHED) {
+		fetched.n = message->n;
+		fetched.n_fds = message->n_fds;
 	}
-	keeper->ops->taken(owner, &taken);
+	keeper->ops->fetched(owner, &fetched);
 }
 
 static int on_channel(sd_event_source *source, int channel, uint32_t revents, void *user)

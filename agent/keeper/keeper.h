@@ -25,7 +25,7 @@
 struct mpib_keeper;
 
 /* What was read for a connection. */
-struct mpib_keeper_taken {
+struct mpib_keeper_fetched {
 	const uint8_t *bytes;
 	ssize_t n;	/* bytes; a negative errno where the connection has to end */
 	int table;	/* a sealed memfd, the callee's to close, or -1 */
@@ -33,8 +33,8 @@ struct mpib_keeper_taken {
 };
 
 struct mpib_keeper_ops {
-	/* Answers mpib_keeper_take(); called from the loop. */
-	void (*taken)(void *owner, const struct mpib_keeper_taken *taken);
+	/* Answers mpib_keeper_fetch(); called from the loop. */
+	void (*fetched)(void *owner, const struct mpib_keeper_fetched *fetched);
 	/* The keeper ended by itself; @user is as given to mpib_keeper_start(). */
 	void (*gone)(void *user);
 };
@@ -58,9 +58,10 @@ ssize_t mpib_keeper_read(int fd, void *buf, size_t size, bool *ret_fds);
 
 /* Has up to @room bytes read from a socket that is held; @owner is told. One at a time for a
  * socket, and nobody else reads it meanwhile. Negative errno where it isn't held. */
-int mpib_keeper_take(struct mpib_keeper *keeper, int fd, size_t room, void *owner);
+int mpib_keeper_fetch(struct mpib_keeper *keeper, int fd, size_t room, void *owner);
 
-/* Ends the connection for its peer at once, and closes @fd; whoever waits for a take isn't told. */
+/* Ends the connection for its peer at once, and closes @fd; whoever waits for a fetch isn't told.
+ */
 void mpib_keeper_close(struct mpib_keeper *keeper, int fd);
 
 /* Descriptors given to mpib_keeper_close() that are still open, as the keeper is slow. */

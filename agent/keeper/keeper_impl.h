@@ -20,10 +20,10 @@
 enum mpib_keeper_type {
 	/* to the keeper */
 	MPIB_KEEPER_HOLD = 1, /* a socket comes along */
-	MPIB_KEEPER_TAKE,
+	MPIB_KEEPER_FETCH,
 	MPIB_KEEPER_DROP, /* the loop holds it no longer */
 	/* from the keeper */
-	MPIB_KEEPER_TAKEN, /* bytes follow; a table may come along */
+	MPIB_KEEPER_FETCHED, /* bytes follow; a table may come along */
 	MPIB_KEEPER_FAILED,
 };
 
@@ -31,17 +31,17 @@ enum mpib_keeper_type {
 struct mpib_keeper_message {
 	uint32_t type;	 /* enum mpib_keeper_type */
 	int32_t id;	 /* of the socket: the loop's descriptor number */
-	uint32_t serial; /* of the take: answers to a socket of before are told by it */
+	uint32_t serial; /* of the fetch: answers to a socket of before are told by it */
 	uint32_t uid;	 /* HOLD */
-	uint32_t room;	 /* TAKE */
-	int32_t n;	 /* TAKEN: bytes, or a negative errno */
-	uint32_t n_fds;	 /* TAKEN */
+	uint32_t room;	 /* FETCH */
+	int32_t n;	 /* FETCHED: bytes, or a negative errno */
+	uint32_t n_fds;	 /* FETCHED */
 };
 
 /* Work of a child. */
 struct mpib_keeper_job {
 	STAILQ_ENTRY(mpib_keeper_job) next;
-	enum mpib_keeper_type type; /* TAKE or DROP */
+	enum mpib_keeper_type type; /* FETCH or DROP */
 	int fd;			    /* of the keeper's process */
 	int32_t id;
 	uint32_t serial;

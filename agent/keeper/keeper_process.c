@@ -166,7 +166,7 @@ static void end_jobs(struct keeper *keeper, struct mpib_keeper_jobs *jobs, bool 
 		struct mpib_keeper_job *job = STAILQ_FIRST(jobs);
 		struct held *held = &keeper->held[job->id];
 
-		if (job->type == MPIB_KEEPER_TAKE) {
+		if (job->type == MPIB_KEEPER_FETCH) {
 			if (held->taking == job->serial)
 				held->taking = 0;
 			if (failed)
@@ -286,7 +286,7 @@ static struct held *find_held(const struct keeper *keeper, int32_t id)
 }
 
 /* False where the agent is gone. */
-static bool take_packet(struct keeper *keeper)
+static bool read_packet(struct keeper *keeper)
 {
 	struct mpib_keeper_message message;
 	struct held *held;
@@ -302,10 +302,10 @@ static bool take_packet(struct keeper *keeper)
 		hold(keeper, &message, fd);
 	} else if (message.type == MPIB_KEEPER_DROP && held) {
 		drop(keeper, &message, held);
-	} else if (message.type == MPIB_KEEPER_TAKE && held) {
+	} else if (message.type == MPIB_KEEPER_FETCH && held) {
 		held->taking = message.serial;
 		add_job(keeper, &message, held);
-	} else if (message.type == MPIB_KEEPER_TAKE) {
+	} else if (message.type == MPIB_KEEPER_FETCH) {
 		say_failed(keeper, message.id, message.serial);
 	}
 	return true;
@@ -391,7 +391,7 @@ void mpib_keeper_serve(int channel)
 		struct pollfd packet = { .fd = channel, .events = full ? 0 : POLLIN };
 
 		if (ppoll(&packet, 1, full || keeper->short_of ? &soon : NULL, &none) > 0 &&
-		    (full ? packet.revents & POLLHUP : !take_packet(keeper)))
+		    (full ? packet.revents & POLLHUP : !read_packet(keeper)))
 			leave(keeper);
 		reap_children(keeper);
 		start_children(keeper);

@@ -144,10 +144,10 @@ static ssize_t read_all(int fd, size_t room, struct catch *ret)
 	return n;
 }
 
-static void take(int channel, const struct mpib_keeper_job *job, struct catch *catch)
+static void fetch(int channel, const struct mpib_keeper_job *job, struct catch *catch)
 {
 	struct mpib_keeper_message answer = {
-		.type = MPIB_KEEPER_TAKEN,
+		.type = MPIB_KEEPER_FETCHED,
 		.id = job->id,
 		.serial = job->serial,
 	};
@@ -208,8 +208,8 @@ void mpib_keeper_work(int channel, const struct mpib_keeper_jobs *jobs)
 	(void)setitimer(ITIMER_REAL, &often, NULL);
 	STAILQ_FOREACH(job, jobs, next)
 	{
-		if (job->type == MPIB_KEEPER_TAKE)
-			take(channel, job, &catch);
+		if (job->type == MPIB_KEEPER_FETCH)
+			fetch(channel, job, &catch);
 		else
 			drop(job->fd, &catch);
 	}

@@ -170,10 +170,10 @@ static struct mpib_slot *find_free(struct mpib_registry *registry)
 static void own_slot(struct mpib_slot *slot, struct mpib_user *user)
 {
 	if (slot->user)
-		mpib_user_give(slot->user, MPIB_GOOD_SLOTS, 1);
+		mpib_user_release(slot->user, MPIB_GOOD_SLOTS, 1);
 	slot->user = user;
 	if (user)
-		mpib_user_take(user, MPIB_GOOD_SLOTS, 1);
+		mpib_user_charge(user, MPIB_GOOD_SLOTS, 1);
 }
 
 static struct mpib_hold_list *hold_bucket(struct mpib_registry *registry, uint32_t slot, uid_t uid)
@@ -280,7 +280,7 @@ static struct mpib_reg *attach(struct mpib_registry *registry, struct mpib_peer 
 	slot->n_unclaimed += peer->unclaimed;
 	registry->n_unclaimed += peer->unclaimed;
 	peer->n_regs++;
-	mpib_user_take(peer->user, MPIB_GOOD_REGISTRATIONS, 1);
+	mpib_user_charge(peer->user, MPIB_GOOD_REGISTRATIONS, 1);
 	registry->n_regs++;
 	return reg;
 }
@@ -389,7 +389,7 @@ bool mpib_registry_remove(struct mpib_registry *registry, struct mpib_reg *reg)
 	slot->n_unclaimed -= reg->peer->unclaimed;
 	registry->n_unclaimed -= reg->peer->unclaimed;
 	reg->peer->n_regs--;
-	mpib_user_give(reg->peer->user, MPIB_GOOD_REGISTRATIONS, 1);
+	mpib_user_release(reg->peer->user, MPIB_GOOD_REGISTRATIONS, 1);
 	registry->n_regs--;
 	reg->hold->n_regs--;
 	put_hold(slot, reg->hold);

@@ -153,8 +153,8 @@ void mpib_registry_user_put(struct mpib_registry *registry, struct mpib_user *us
 enum mpib_quota mpib_user_may(const struct mpib_user *user, enum mpib_good good, uint32_t count,
 			      uint32_t taken, uint32_t total);
 /* It has them, or gave them back. */
-void mpib_user_take(struct mpib_user *user, enum mpib_good good, uint32_t count);
-void mpib_user_give(struct mpib_user *user, enum mpib_good good, uint32_t count);
+void mpib_user_charge(struct mpib_user *user, enum mpib_good good, uint32_t count);
+void mpib_user_release(struct mpib_user *user, enum mpib_good good, uint32_t count);
 
 /* The living process of @pid, or NULL. No reference is taken. */
 struct mpib_peer *mpib_registry_peer_find(struct mpib_registry *registry, pid_t pid);

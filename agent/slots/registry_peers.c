@@ -54,14 +54,14 @@ enum mpib_quota mpib_user_may(const struct mpib_user *user, enum mpib_good good,
 	return taken + count > total ? MPIB_QUOTA_NONE : MPIB_QUOTA_FREE;
 }
 
-void mpib_user_take(struct mpib_user *user, enum mpib_good good, uint32_t count)
+void mpib_user_charge(struct mpib_user *user, enum mpib_good good, uint32_t count)
 {
 	user->held.of[good] += count;
 	if (user->others)
 		user->others->of[good] += count;
 }
 
-void mpib_user_give(struct mpib_user *user, enum mpib_good good, uint32_t count)
+void mpib_user_release(struct mpib_user *user, enum mpib_good good, uint32_t count)
 {
 	user->held.of[good] -= count;
 	if (user->others)
@@ -148,13 +148,13 @@ void mpib_registry_peer_count(struct mpib_registry *registry, struct mpib_peer *
 	uint32_t before = peer->counters ? mpib_counter_map_entries(peer->counters) : 0;
 	uint32_t after = counters ? mpib_counter_map_entries(counters) : 0;
 
-	mpib_user_give(peer->user, MPIB_GOOD_ENTRIES, before);
-	mpib_user_take(peer->user, MPIB_GOOD_ENTRIES, after);
+	mpib_user_release(peer->user, MPIB_GOOD_ENTRIES, before);
+	mpib_user_charge(peer->user, MPIB_GOOD_ENTRIES, after);
 	registry->n_table_entries += after - before;
 	if (peer->counters) {
 		TAILQ_REMOVE(&registry->counted, peer, counted);
 		registry->n_tables--;
-		mpib_user_give(peer->user, MPIB_GOOD_TABLES, 1);
+		mpib_user_release(peer->user, MPIB_GOOD_TABLES, 1);
 	}
 	(void)mpib_counter_map_free(peer->counters);
 	peer->counters = counters;
@@ -162,7 +162,7 @@ void mpib_registry_peer_count(struct mpib_registry *registry, struct mpib_peer *
 	if (counters) {
 		TAILQ_INSERT_TAIL(&registry->counted, peer, counted);
 		registry->n_tables++;
-		mpib_user_take(peer->user, MPIB_GOOD_TABLES, 1);
+		mpib_user_charge(peer->user, MPIB_GOOD_TABLES, 1);
 	}
 }
 

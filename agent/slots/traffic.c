@@ -242,7 +242,8 @@ bool mpib_traffic_step(struct mpib_traffic *traffic)
 
 /* ---- tables --------------------------------------------------------------------------------- */
 
-int mpib_traffic_take(struct mpib_traffic *traffic, struct mpib_peer *peer, int fd, size_t size)
+int mpib_traffic_set_table(struct mpib_traffic *traffic, struct mpib_peer *peer, int fd,
+			   size_t size)
 {
 	struct mpib_registry *registry = traffic->registry;
 	struct mpib_counter_map *map;

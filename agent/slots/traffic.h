@@ -25,7 +25,8 @@ void mpib_traffic_init(struct mpib_traffic *traffic, struct mpib_registry *regis
 /* Takes the table behind @fd (the caller's) in the place of the peer's earlier one: 0 or the
  * errno of mpib_counter_map_new(); -ESRCH for a peer without a name; -EDQUOT where too many
  * processes handed one over. */
-int mpib_traffic_take(struct mpib_traffic *traffic, struct mpib_peer *peer, int fd, size_t size);
+int mpib_traffic_set_table(struct mpib_traffic *traffic, struct mpib_peer *peer, int fd,
+			   size_t size);
 
 /* Begins a round, unless one is going on. */
 void mpib_traffic_begin(struct mpib_traffic *traffic);
