@@ -7,10 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Room for a few of the longest frames. */
+#define MPIB_OUTBOX_SIZE 16384u
+
 struct mpib_outbox {
 	size_t n;
 	bool overrun; /* something had no room: the connection ends once the rest is out */
-	uint8_t bytes[16384];
+	uint8_t bytes[MPIB_OUTBOX_SIZE];
 };
 
 /* Bytes that it still takes. */

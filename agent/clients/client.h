@@ -24,6 +24,9 @@ struct mpib_client_ops {
 	void (*closed)(void *user, struct mpib_client *client);
 };
 
+/* Bytes read ahead. A frame that is longer is none of ours. */
+#define MPIB_CLIENT_IN 4096u
+
 /* Public to the server, which keeps the list and the peers. */
 struct mpib_client {
 	LIST_ENTRY(mpib_client) all;
@@ -52,7 +55,7 @@ struct mpib_client {
 
 	struct mpib_session session; /* what mpibctl asks, and gets */
 
-	uint8_t in[4096];
+	uint8_t in[MPIB_CLIENT_IN];
 	struct mpib_outbox out;
 };
 

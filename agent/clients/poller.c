@@ -42,12 +42,14 @@ struct mpib_poller {
 	bool serving;
 };
 
+#define NSEC_PER_SEC 1000000000u
+
 static uint64_t now_nsec(void)
 {
 	struct timespec now = { 0 };
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return (uint64_t)now.tv_sec * NSEC_PER_SEC + (uint64_t)now.tv_nsec;
 }
 
 static void serve(struct mpib_poller *poller, uint64_t nsec)

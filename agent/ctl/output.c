@@ -63,6 +63,9 @@ void mpib_output_one_line(struct mpib_output *output)
 	output->one_line = true;
 }
 
+/* Fields that an output has room for at first. */
+#define FIELDS_FIRST 64u
+
 static void add(struct mpib_output *output, enum mpib_output_kind kind, const char *key,
 		const char *title, const char *value, const char *shown)
 {
@@ -70,7 +73,7 @@ static void add(struct mpib_output *output, enum mpib_output_kind kind, const ch
 	char *people = shown ? strdup(shown) : NULL;
 
 	if (output->n_fields == output->room) {
-		size_t room = output->room ? output->room * 2 : 64;
+		size_t room = output->room ? output->room * 2 : FIELDS_FIRST;
 		struct mpib_output_field *grown =
 			reallocarray(output->fields, room, sizeof(*grown));
 

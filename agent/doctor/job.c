@@ -14,8 +14,9 @@
 #include "common/cleanup.h"
 
 /* The kernel gives arguments and environment of a program 6 MiB, unless its stack is unlimited. */
-#define BLOCK_MAX ((size_t)16 << 20)
-#define CONF_MAX  ((size_t)1 << 20)
+#define BLOCK_STEP 65536u
+#define BLOCK_MAX  ((size_t)16 << 20)
+#define CONF_MAX   ((size_t)1 << 20)
 
 int mpib_job_add(struct mpib_job *job, const char *block, size_t size)
 {
@@ -68,7 +69,7 @@ static int read_file(const char *path, size_t max, char **ret, size_t *ret_size)
 		return -EINVAL;
 	do {
 		if (size == capacity) {
-			char *grown = realloc(buf, capacity += 65536);
+			char *grown = realloc(buf, capacity += BLOCK_STEP);
 
 			if (!grown)
 				return -ENOMEM;

@@ -85,7 +85,7 @@ static struct entry *find_entry(struct mpib_keeper *keeper, int fd)
 
 static struct entry *make_entry(struct mpib_keeper *keeper, int fd)
 {
-	size_t n = keeper->n_entries ? keeper->n_entries : 64;
+	size_t n = keeper->n_entries ? keeper->n_entries : MPIB_KEEPER_PLACES;
 	struct entry *grown;
 
 	if ((size_t)fd < keeper->n_entries)
@@ -155,7 +155,7 @@ static void flush(struct mpib_keeper *keeper)
 
 static int grow_queue(struct mpib_keeper *keeper)
 {
-	size_t capacity = keeper->capacity ? 2 * keeper->capacity : 64;
+	size_t capacity = keeper->capacity ? 2 * keeper->capacity : MPIB_KEEPER_PLACES;
 	struct outgoing *grown = calloc(capacity, sizeof(*grown));
 
 	if (!grown)

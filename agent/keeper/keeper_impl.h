@@ -11,6 +11,9 @@
 /* Bytes of one read, at most. */
 #define MPIB_KEEPER_ROOM 4096u
 
+/* Places of a table or queue that grows, at first. */
+#define MPIB_KEEPER_PLACES 64u
+
 /* Descriptors that one message can carry (SCM_MAX_FD of the kernel). */
 #define MPIB_KEEPER_FDS 253u
 

@@ -22,6 +22,9 @@
 /* Children at once. */
 #define CHILDREN_MAX 256u
 
+/* Descriptors that it holds at most, whatever the limit says. */
+#define FDS_MAX (1u << 20)
+
 /* Jobs of one user that are more than a child who sleeps may keep waiting here: another child takes
  * them, so that a user's closed sockets don't fill this process's table. */
 #define JOBS_MAX 1024u
@@ -248,7 +251,7 @@ static void reap_children(struct keeper *keeper)
 
 static void make_room(struct keeper *keeper, size_t id)
 {
-	size_t n = keeper->n_held ? keeper->n_held : 64;
+	size_t n = keeper->n_held ? keeper->n_held : MPIB_KEEPER_PLACES;
 
 	while (n <= id)
 		n *= 2;
@@ -352,7 +355,7 @@ static void set_limits(struct keeper *keeper)
 	limit.rlim_cur = limit.rlim_max;
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 	(void)getrlimit(RLIMIT_NOFILE, &limit);
-	keeper->max_fds = limit.rlim_cur < (1u << 20) ? (unsigned int)limit.rlim_cur : 1u << 20;
+	keeper->max_fds = limit.rlim_cur < FDS_MAX ? (unsigned int)limit.rlim_cur : FDS_MAX;
 }
 
 /* The agent is gone: all its connections end for their peers at once. What isn't empty the kernel
