@@ -1,76 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The data path between two ends in one process: which rail gets work, exact sizes, wraps of the
- * counters, and what a peer may send that it should not. */
+ * counters. */
 #include "tests/unit/plugin/test.h"
 
 #include <errno.h>
 
-#include "plugin/connection/comm.h"
-#include "plugin/wire/imm.h"
 #include "plugin/base/result.h"
 #include "plugin/data/progress.h"
-#include "tests/unit/common/random.h"
-#include "tests/unit/plugin/fake_verbs.h"
-#include "tests/unit/plugin/pair.h"
-
-static struct pair p;
-
-static void set_mode(const char *mode)
-{
-	(void)setenv("MPIB_MODE", mode, 1);
-	(void)setenv("MPIB_AGENT_OPTIONAL", "1", 1);
-	(void)setenv("MPIB_AGENT_DIR", "/nonexistent/mpib", 1);
-}
-
-static int start(const char *mode, int to_dev)
-{
-	pair_env();
-	set_mode(mode);
-	test_log_clear();
-	if (pair_open(&p, test_logger, to_dev) == ncclSuccess)
-		return 0;
-	(void)fprintf(stderr, "%s\n", test_log_state.text);
-	return -1;
-}
-
-static int start_intra(void **state)
-{
-	(void)state;
-	return start("0", 0);
-}
-
-static int start_inter(void **state)
-{
-	(void)state;
-	return start("0", 1);
-}
-
-static int start_advanced(void **state)
-{
-	(void)state;
-	return start("1", 0);
-}
-
-static int finish(void **state)
-{
-	(void)state;
-	pair_close(&p);
-	fake_set_max_msg(1u << 30);
-	if (fake_live() == 0)
-		return 0;
-	(void)fprintf(stderr, "%u objects are left\n", fake_live());
-	return -1;
-}
-
-static struct mpib_send_comm *send_comm(void)
-{
-	return mpib_send_comm(p.send);
-}
-
-static struct mpib_recv_comm *recv_comm(void)
-{
-	return mpib_recv_comm(p.recv);
-}
+#include "tests/unit/plugin/moved_pair.h"
 
 static const size_t sizes[] = { 0, 1, 127, 128, 129, 255, 256, 4095, 4096, 4097, 65535 };
 
@@ -424,106 +361,8 @@ static void test_qp_fatal(void **state)
 	assert_logged("some event"); /* what the device said */
 }
 
-static uint32_t sup_qpn(void)
-{
-	return recv_comm()->base.qp[MPIB_SUP][0]->qp_num;
-}
-
-/* Immediates that no honest peer sends: an error of this connection, whatever they say. */
-static void test_hostile_immediates(void **state)
-{
-	void *in = p.in, *request = NULL;
-	size_t room = 64;
-	int tag = 1, done = 0;
-	struct mpib_test_random random = mpib_test_random_init(23);
-	uint32_t imm;
-
-	(void)state;
-	/* Until one is posted: a receive of ours that a completion can be made from. */
-	assert_int_equal(mpib_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request), 0);
-	assert_non_null(request);
-	do
-		imm = (uint32_t)mpib_test_random_next(&random);
-	while (mpib_imm_slot(imm) == 0);
-	assert_int_equal(fake_immediate(sup_qpn(), imm, 8), 0);
-	assert_int_equal(mpib_test(request, &done, NULL), ncclRemoteError);
-	assert_logged("no receive is posted in its slot");
-	assert_int_equal(test_log_warnings(), 1);
-}
-
-static void hostile(uint32_t imm, uint32_t byte_len, const char *line)
-{
-	void *in = p.in, *request = NULL;
-	size_t room = 64;
-	int tag = 1, done = 0;
-
-	assert_int_equal(mpib_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request), 0);
-	assert_non_null(request);
-	assert_int_equal(fake_immediate(sup_qpn(), imm, byte_len), 0);
-	assert_int_equal(mpib_test(request, &done, NULL), ncclRemoteError);
-	assert_int_equal(done, 0);
-	assert_logged(line);
-}
-
-static void test_hostile_mask(void **state)
-{
-	(void)state;
-	hostile(mpib_imm_encode(0, 0, 0), 8, "rails that can't be");
-}
-
-static void test_hostile_idle_rail(void **state)
-{
-	(void)state;
-	hostile(mpib_imm_encode(0, 3, 0), 8, "rails that can't be");
-}
-
-static void test_hostile_size(void **state)
-{
-	(void)state;
-	hostile(mpib_imm_encode(0, 2, 77), 8, "not that of the data");
-}
-
-static void test_hostile_length(void **state)
-{
-	(void)state;
-	hostile(mpib_imm_encode(0, 2, 8), 1024, "larger than the posted receive");
-}
-
-static void test_hostile_record(void **state)
-{
-	(void)state;
-	recv_comm()->records[1] = UINT64_MAX;
-	hostile(mpib_imm_encode(0, 2, MPIB_IMM_SIZE_RECORD), 8, "larger than the posted receive");
-}
-
-/* Less on SUP than arrived there, and more than there is. */
-static void test_hostile_parts(void **state)
-{
-	(void)state;
-	recv_comm()->records[0] = 63;
-	recv_comm()->records[1] = 64;
-	hostile(mpib_imm_encode(0, 2, MPIB_IMM_SIZE_RECORD), 8, "SUP bytes that can't be");
-	assert_int_equal(recv_comm()->base.counters->rail[MPIB_SUP].bytes, 0);
-}
-
-/* A clear-to-send row that an honest receiver wouldn't write. */
-static void test_hostile_row(void **state)
-{
-	void *request;
-
-	(void)state;
-	memset(send_comm()->cts, 0xff, sizeof(*send_comm()->cts));
-	send_comm()->cts[0].element[0].seq = 1;
-	send_comm()->cts[0].element[0].count = 200;
-	assert_int_equal(mpib_isend(p.send, p.out, 8, -1, p.send_mr, &request), ncclRemoteError);
-	assert_logged("wrong count");
-}
-
 int main(void)
 {
-#define INTRA(test)    cmocka_unit_test_setup_teardown(test, start_intra, finish)
-#define INTER(test)    cmocka_unit_test_setup_teardown(test, start_inter, finish)
-#define ADVANCED(test) cmocka_unit_test_setup_teardown(test, start_advanced, finish)
 	const struct CMUnitTest tests[] = {
 		INTRA(test_intra_is_sup),
 		INTRA(test_messages_take_the_qps_in_turn),
@@ -542,14 +381,6 @@ int main(void)
 		INTRA(test_bad_completion),
 		INTRA(test_device_fatal),
 		INTRA(test_qp_fatal),
-		INTRA(test_hostile_immediates),
-		INTRA(test_hostile_mask),
-		INTRA(test_hostile_idle_rail),
-		INTRA(test_hostile_size),
-		INTRA(test_hostile_length),
-		INTRA(test_hostile_record),
-		INTRA(test_hostile_parts),
-		INTRA(test_hostile_row),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
