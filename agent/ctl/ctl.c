@@ -49,37 +49,37 @@ static const struct {
 /* An option with an @argument wants one. */
 static const struct {
 	const char *name;
-	char letter;
 	const char *argument; /* "" where it has none */
 	const char *only;     /* the commands that know it, NULL: all */
 	const char *help;
+	char letter;
 	enum { KIND_NONE, KIND_FLAG, KIND_TEXT, KIND_NUMBER } kind;
 	size_t field; /* of struct mpib_ctl, where its value goes */
 	long max;     /* of a number, from 1 */
 } options[] = {
-	{ "json", 'j', "", NULL, "JSON, exactly when the exit code is 0 (doctor: 0, 1, 5)",
+	{ "json", "", NULL, "JSON, exactly when the exit code is 0 (doctor: 0, 1, 5)", 'j',
 	  FLAG(json) },
-	{ "dir", 'd', "DIR", NULL,
+	{ "dir", "DIR", NULL,
 	  "the agent's directory (default $" MPIB_AGENT_DIR_ENV " or " MPIB_AGENT_DIR_DEFAULT ")",
-	  TEXT(dir) },
-	{ "sort", 's', "COLUMN", "flows top",
-	  "flows, top: by a column; -COLUMN: the greatest first", TEXT(sort) },
-	{ "peer", 'P', "ADDR", "flows top", "flows, top: from or to a SOUT address or subnet",
+	  'd', TEXT(dir) },
+	{ "sort", "COLUMN", "flows top", "flows, top: by a column; -COLUMN: the greatest first",
+	  's', TEXT(sort) },
+	{ "peer", "ADDR", "flows top", "flows, top: from or to a SOUT address or subnet", 'P',
 	  TEXT(peer) },
-	{ "island", 'i', "NAME", "flows top", "flows, top: from or to an island", TEXT(island) },
-	{ "pid", 'p', "PID", "flows top doctor",
-	  "flows, top: of a process; doctor: look at a running job", NUMBER(pid, INT_MAX) },
-	{ "for", 'f', "TIME", "set", "set: for 90s, 10m, 2h or 7d; otherwise to unset or boot",
+	{ "island", "NAME", "flows top", "flows, top: from or to an island", 'i', TEXT(island) },
+	{ "pid", "PID", "flows top doctor",
+	  "flows, top: of a process; doctor: look at a running job", 'p', NUMBER(pid, INT_MAX) },
+	{ "for", "TIME", "set", "set: for 90s, 10m, 2h or 7d; otherwise to unset or boot", 'f',
 	  TEXT(time) },
-	{ "all", 'a', "", "hints", "hints: free slots too", FLAG(all) },
-	{ "root", 'r', "DIR", "doctor", "doctor: look at sysfs and devices below DIR", TEXT(root) },
-	{ "env", 'e', "", "doctor", "doctor: every setting, and where it is from", FLAG(job_env) },
-	{ "count", 'n', "N", "monitor top", "monitor, top: end after N events, or looks",
+	{ "all", "", "hints", "hints: free slots too", 'a', FLAG(all) },
+	{ "root", "DIR", "doctor", "doctor: look at sysfs and devices below DIR", 'r', TEXT(root) },
+	{ "env", "", "doctor", "doctor: every setting, and where it is from", 'e', FLAG(job_env) },
+	{ "count", "N", "monitor top", "monitor, top: end after N events, or looks", 'n',
 	  NUMBER(count, COUNT_MAX) },
-	{ "output", 'o', "FILE", "metrics",
-	  "metrics: put FILE in place, whole, instead of printing", TEXT(file) },
-	{ "version", 'V', "", NULL, "print the version and exit", KIND_NONE, 0, 0 },
-	{ "help", 'h', "", NULL, "print this and exit", KIND_NONE, 0, 0 },
+	{ "output", "FILE", "metrics", "metrics: put FILE in place, whole, instead of printing",
+	  'o', TEXT(file) },
+	{ "version", "", NULL, "print the version and exit", 'V', KIND_NONE, 0, 0 },
+	{ "help", "", NULL, "print this and exit", 'h', KIND_NONE, 0, 0 },
 };
 
 static void print_help(void)
