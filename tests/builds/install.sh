@@ -48,6 +48,8 @@ contents() {
 			$prefix/include/mpib/mpib_agent_iface.h
 			$prefix/$libdir/libnccl-net-mpib.so
 			$prefix/share/bash-completion/completions/mpibctl
+			$prefix/share/mpib/grafana/mpib-dashboard.json
+			$prefix/share/mpib/prometheus/mpib.rules.yml
 			$prefix/share/man/man1/mpib-netperf.1
 			$prefix/share/man/man1/mpibctl.1
 			$prefix/share/man/man5/mpib-agent.ini.5
