@@ -105,12 +105,47 @@ static void given_up(struct side *s)
 	pair_close(&p);
 }
 
+/* The port is back before the retries run out, and the write comes again: what was held is a packet
+ * that the QP has had by then. */
+static void held_twice(struct side *s)
+{
+	struct pair_options options = { .timeout = 16, .retry = 7 };
+	struct pair p;
+
+	pair_open(s, &p, &options);
+	if (!s->client) {
+		ctl("late 1/sup 60000000");
+		ctl("cut 1/sup 1");
+		fill_pattern(p.buf, 64, 5);
+		require(post(&p, IBV_WR_RDMA_WRITE, 1, 0, 64, IBV_SEND_SIGNALED) == 0, "a post");
+		require(await_event(s, IBV_EVENT_PORT_ERR), "the event for port down");
+		ctl("port 1/sup up");
+		require(await(p.send_cq).status == IBV_WC_SUCCESS, "success after a short flap");
+	}
+	sync_ends(s);
+	if (s->client) {
+		require(arrives(&p, 64, 5), "the write");
+		memset(p.buf + ARENA, 0, 64);
+	}
+	sync_ends(s);
+	if (!s->client) {
+		ctl("late 1/sup 0");
+		require(write_once(&p, 0) == IBV_WC_SUCCESS, "a write behind it");
+		ctl("reset");
+	}
+	sync_ends(s);
+	require(!s->client || !pattern_holds(p.buf + ARENA, 64, 5), "nothing to be written twice");
+	sync_ends(s);
+	pair_close(&p);
+}
+
 static void late_packets(struct side *s)
 {
 	one_late(s, IBV_WR_RDMA_WRITE, 64, false);
 	one_late(s, IBV_WR_RDMA_WRITE_WITH_IMM, 64, false);
 	one_late(s, IBV_WR_RDMA_WRITE_WITH_IMM, 3 * PART, false);
 	given_up(s);
+	held_twice(s);
 }
 
 static void late_packets_of_a_dead_qp(struct side *s)

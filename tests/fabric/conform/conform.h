@@ -96,5 +96,6 @@ void check_data(struct side *s);
 void check_order(struct side *s);
 void check_errors(struct side *s);
 void check_queues(struct side *s);
+void check_final(struct side *s);
 
 #endif

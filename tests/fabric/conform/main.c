@@ -75,7 +75,7 @@ static const struct {
 	void (*run)(struct side *s);
 } groups[] = {
 	{ "states", check_states }, { "data", check_data },	{ "order", check_order },
-	{ "errors", check_errors }, { "queues", check_queues },
+	{ "errors", check_errors }, { "queues", check_queues }, { "final", check_final },
 };
 
 int main(int argc, char **argv)

@@ -90,7 +90,8 @@ int to_rts(struct pair *p, const struct pair_options *options)
 
 static void make_qp(struct pair *p, const struct pair_options *o)
 {
-	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 16, .max_sge = 1 } };
+	struct ibv_srq_init_attr srq = { .attr = { .max_wr = o->recv_wr ? o->recv_wr : 16,
+						   .max_sge = 1 } };
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
 
 	if (o->srq) {
