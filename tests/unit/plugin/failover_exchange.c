@@ -106,6 +106,21 @@ static void receiver_settles(const struct model_config *config, struct model *m,
 
 /* ---- one end --------------------------------------------------------------------------------- */
 
+/* Before the receiver says that its rail is lost, the rows that are not done have a receive more on
+ * the other one; before it says that its rail is back, those that they need there. */
+static void reserve(const struct model_config *config, struct model *m, unsigned int rail,
+		    bool lost)
+{
+	for (unsigned int row = 0; row < m->tail; row++) {
+		if (m->done[row])
+			continue;
+		m->reserved[row][rail] = model_receives(config, m, rail, false);
+		if (lost && m->rail[MODEL_RECEIVER][!rail].state <= MPIB_RAIL_MADE &&
+		    config->fault != MODEL_NO_MORE_RECEIVES)
+			m->reserved[row][!rail]++;
+	}
+}
+
 static void go_down(const struct model_config *config, struct model *m, unsigned int end,
 		    unsigned int rail)
 {
@@ -119,6 +134,8 @@ static void go_down(const struct model_config *config, struct model *m, unsigned
 	r->state = MPIB_RAIL_SAID;
 	if (end == MODEL_RECEIVER && fault != MODEL_BEFORE_POLLING)
 		model_poll(config, m, rail);
+	if (end == MODEL_RECEIVER)
+		reserve(config, m, rail, true);
 	say_down(config, m, end, rail);
 	if (end == MODEL_SENDER && fault == MODEL_SENDER_DOESNT_WAIT)
 		sender_settles(config, m, &nothing);
@@ -177,6 +194,7 @@ static void on_up(const struct model_config *config, struct model *m, unsigned i
 	} else {
 		r->state = MPIB_RAIL_MADE;
 		r->epoch = frame->epoch;
+		reserve(config, m, frame->rail, false);
 	}
 	say(m, end, &answer);
 	model_tidy(config, m);

@@ -17,6 +17,10 @@ void model_credit(struct model *m, unsigned int row, unsigned int part);
 /* The receiver takes what its completion queue of @rail has. */
 void model_poll(const struct model_config *config, struct model *m, unsigned int rail);
 
+/* Receives that a row needs on @rail, as the receiver's rails are. */
+uint8_t model_receives(const struct model_config *config, const struct model *m, unsigned int rail,
+		       bool is_new);
+
 /* failover_exchange.c; struct model_action says what they return. */
 enum model_can model_do_frame(const struct model_config *config, struct model *m, unsigned int end,
 			      unsigned int b);

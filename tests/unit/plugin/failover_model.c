@@ -180,6 +180,10 @@ static enum model_can do_deliver(const struct model_config *config, struct model
 		model_fail("bytes are written into a buffer that was given back");
 	if (!m->remaining[row])
 		model_fail("bytes are read from a buffer that was given back");
+	if (!m->reserved[row][rail])
+		model_fail("an immediate finds no receive that is reserved for it");
+	else
+		m->reserved[row][rail]--;
 	m->memory[row] |= m->packet[row][part][rail][epoch].cells;
 	m->unpolled[row][part] |= (uint8_t)(1u << rail);
 	m->packet[row][part][rail][epoch].state = MODEL_ARRIVED;
@@ -207,6 +211,24 @@ static enum model_can do_deliver_cts(const struct model_config *config, struct m
 
 /* ---- the receiver -------------------------------------------------------------------------- */
 
+/* Immediates of a row that may come on @rail. When the other one is lost its part may come here,
+ * too: of a row that is posted now only until the sender has spoken, who divides it no more then.
+ */
+uint8_t model_receives(const struct model_config *config, const struct model *m, unsigned int rail,
+		       bool is_new)
+{
+	uint8_t state = m->rail[MODEL_RECEIVER][rail].state;
+	uint8_t other = m->rail[MODEL_RECEIVER][!rail].state;
+
+	if (state > MPIB_RAIL_MADE)
+		return 0;
+	if (other <= MPIB_RAIL_MADE || config->fault == MODEL_NO_MORE_RECEIVES)
+		return 1;
+	if (is_new && (other == MPIB_RAIL_LOST || config->fault == MODEL_TOO_FEW_RECEIVES))
+		return 1;
+	return 2;
+}
+
 static enum model_can do_post(const struct model_config *config, struct model *m, unsigned int a,
 			      unsigned int b)
 {
@@ -218,6 +240,8 @@ static enum model_can do_post(const struct model_config *config, struct model *m
 		return MODEL_CANT;
 	m->tail++;
 	m->cts_wanted[row] = 1;
+	for (unsigned int rail = 0; rail < MODEL_RAILS; rail++)
+		m->reserved[row][rail] = model_receives(config, m, rail, true);
 	return MODEL_MUST;
 }
 
@@ -288,6 +312,7 @@ static void take(const struct model_config *config, struct model *m, unsigned in
 	if (m->arrived[row] != mask)
 		return;
 	m->done[row] = 1;
+	memset(m->reserved[row], 0, MODEL_RAILS); /* those that nothing used are given back */
 	if (m->memory[row] != ALL_CELLS)
 		model_fail("a receive is done, and bytes are missing");
 }

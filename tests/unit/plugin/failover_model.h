@@ -53,7 +53,9 @@ enum model_fault {
 	MODEL_OLDER_ROWS,      /* a slot's bits are taken for those of a row before */
 	MODEL_NEWER_ROWS,      /* and of one that was posted after the frame */
 	MODEL_ONE_BITMAP,      /* one for the rail, in the place of one for each part */
-	MODEL_ONE_SIDED,       /* the end that is told goes on with the rail */
+	MODEL_NO_MORE_RECEIVES, /* a row's parts on one rail find one receive there, as before */
+	MODEL_TOO_FEW_RECEIVES, /* so do those of a row posted before the sender has spoken */
+	MODEL_ONE_SIDED,	/* the end that is told goes on with the rail */
 	MODEL_FAULTS,
 };
 
@@ -133,8 +135,9 @@ struct model {
 	uint8_t mask[MODEL_ROWS];		   /* parts to come, 0: not known yet */
 	uint8_t arrived[MODEL_ROWS];		   /* parts that were polled */
 	uint8_t done[MODEL_ROWS];
-	uint8_t cts_on;		      /* the rail that clear-to-sends take */
-	uint8_t cts_rail[MODEL_ROWS]; /* where its clear-to-send was written, + 1 */
+	uint8_t reserved[MODEL_ROWS][MODEL_RAILS]; /* receives for its immediates on a rail */
+	uint8_t cts_on;				   /* the rail that clear-to-sends take */
+	uint8_t cts_rail[MODEL_ROWS];		   /* where its clear-to-send was written, + 1 */
 	uint8_t cts_wanted[MODEL_ROWS];
 };
 

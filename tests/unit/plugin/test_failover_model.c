@@ -75,6 +75,8 @@ static const char *const faults[MODEL_FAULTS] = {
 	[MODEL_NEWER_ROWS] =
 		"the bits of a slot are taken for those of a row that was posted since",
 	[MODEL_ONE_BITMAP] = "one bitmap, whichever part came over the rail",
+	[MODEL_NO_MORE_RECEIVES] = "parts of both rails find one receive on the one that is left",
+	[MODEL_TOO_FEW_RECEIVES] = "so do those of a row that the sender still divides",
 	[MODEL_ONE_SIDED] = "the end that is told keeps its queue pairs",
 };
 
