@@ -20,13 +20,22 @@
 
 #include "plugin/wire/failover.h"
 
-#define MODEL_ROWS   3 /* most that a run has */
+/* The most that a run has. Small where all orders are tried, larger where chance takes one. */
+#ifndef MODEL_LARGE
+#define MODEL_ROWS   3
 #define MODEL_SLOTS  2
-#define MODEL_RAILS  2
-#define MODEL_PARTS  2 /* part p of a row is the one that the split gave to rail p */
 #define MODEL_EPOCHS 3
 #define MODEL_CTS    6 /* clear-to-sends under way on one queue pair */
 #define MODEL_FRAMES 8
+#else
+#define MODEL_ROWS   12
+#define MODEL_SLOTS  4
+#define MODEL_EPOCHS 8
+#define MODEL_CTS    32
+#define MODEL_FRAMES 32
+#endif
+#define MODEL_RAILS 2
+#define MODEL_PARTS 2 /* part p of a row is the one that the split gave to rail p */
 
 enum model_end {
 	MODEL_SENDER,
