@@ -119,7 +119,8 @@ static enum model_can do_send(const struct model_config *config, struct model *m
 	return MODEL_MUST;
 }
 
-/* A part that was lost, on its own rail if that is back, else on the other one. */
+/* A part that was lost, on its own rail if that is back, else on the other one: not before the
+ * receiver has said that its own is lost (again), and has a receive for it there. */
 static enum model_can do_replay(const struct model_config *config, struct model *m, unsigned int a,
 				unsigned int sup)
 {
@@ -127,6 +128,9 @@ static enum model_can do_replay(const struct model_config *config, struct model 
 	bool anew = config->fault == MODEL_DIVIDED_ANEW;
 	unsigned int rail = up(m, MODEL_SENDER, part) ? part : !part;
 
+	if (m->rail[MODEL_SENDER][part].state == MPIB_RAIL_SAID &&
+	    config->fault != MODEL_PENDING_DOESNT_WAIT && config->fault != MODEL_SENDER_DOESNT_WAIT)
+		return MODEL_CANT;
 	if (m->part[row][part].state != MODEL_PENDING || !up(m, MODEL_SENDER, rail) ||
 	    (anew ? !part_cells(part, sup) : sup))
 		return MODEL_CANT;

@@ -49,6 +49,7 @@ enum model_fault {
 	MODEL_RECEIVER_SAYS_FIRST, /* RAIL_DOWN goes out before its queue pairs are in ERR */
 	MODEL_SENDER_SAYS_FIRST,
 	MODEL_SENDER_DOESNT_WAIT,   /* parts go the other way before the receiver's RAIL_DOWN */
+	MODEL_PENDING_DOESNT_WAIT,  /* so do those that wait for a rail, when that is lost again */
 	MODEL_RECEIVER_DOESNT_WAIT, /* clear-to-sends again before the sender's */
 	MODEL_CTS_OF_DONE_ROWS,	    /* they are written again for rows that are done, too */
 	MODEL_CTS_CHANGES_RAIL,	    /* they change the rail while some are under way */

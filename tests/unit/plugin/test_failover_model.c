@@ -61,6 +61,7 @@ static const char *const faults[MODEL_FAULTS] = {
 	[MODEL_RECEIVER_SAYS_FIRST] = "the receiver says RAIL_DOWN before ERR",
 	[MODEL_SENDER_SAYS_FIRST] = "the sender says RAIL_DOWN before ERR",
 	[MODEL_SENDER_DOESNT_WAIT] = "parts are sent again before the receiver's RAIL_DOWN",
+	[MODEL_PENDING_DOESNT_WAIT] = "so is one that waits for a rail which is lost again",
 	[MODEL_RECEIVER_DOESNT_WAIT] = "clear-to-sends are written again before the sender's",
 	[MODEL_CTS_OF_DONE_ROWS] = "clear-to-sends are written again for rows that are done",
 	[MODEL_CTS_CHANGES_RAIL] = "clear-to-sends change the rail while some are under way",
