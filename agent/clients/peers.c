@@ -175,7 +175,7 @@ int mpib_peers_identify(struct mpib_peers *peers, const struct ucred *cred, stru
 	if (cred->pid > 0)
 		r = find_process(peers, cred->pid, cred->uid, ret);
 	if (r == 0) {
-		(*ret)->refs++;
+		mpib_registry_peer_get(*ret);
 		return 0;
 	}
 	if (r == -EPERM)

@@ -30,11 +30,11 @@ static void drop(struct mpib_flows *flows, struct mpib_reg *reg, const char *why
 void mpib_flows_refused(struct mpib_flows *flows, struct mpib_user *user, pid_t pid,
 			enum mpib_good good, const char *why)
 {
+	uint32_t count = mpib_user_refuse(user, good);
+
 	flows->n_refused++;
-	user->refused.of[good]++;
-	if (!mpib_journal_quota(flows->journal, pid, user->uid, good, user->refused.of[good], why))
-		return;
-	user->refused.of[good] = 0;
+	if (mpib_journal_quota(flows->journal, pid, user->uid, good, count, why))
+		mpib_user_refusals_told(user, good);
 }
 
 /* What is shared among users. False: the error is about something else. */
@@ -161,7 +161,7 @@ void mpib_flows_peer_gone(struct mpib_flows *flows, struct mpib_peer *peer, cons
 	if (drop_some(flows, peer, why))
 		return;
 
-	peer->refs++;
+	mpib_registry_peer_get(peer);
 	peer->ending_why = why;
 	TAILQ_INSERT_TAIL(&flows->ending, peer, ending);
 	if (flows->wake)

@@ -156,6 +156,10 @@ enum mpib_quota mpib_user_may(const struct mpib_user *user, enum mpib_good good,
 void mpib_user_charge(struct mpib_user *user, enum mpib_good good, uint32_t count);
 void mpib_user_release(struct mpib_user *user, enum mpib_good good, uint32_t count);
 
+/* One more was refused to @user; how many since it was told of. */
+uint32_t mpib_user_refuse(struct mpib_user *user, enum mpib_good good);
+void mpib_user_refusals_told(struct mpib_user *user, enum mpib_good good);
+
 /* The living process of @pid, or NULL. No reference is taken. */
 struct mpib_peer *mpib_registry_peer_find(struct mpib_registry *registry, pid_t pid);
 /* Makes one, with one reference. -ENOMEM. */
@@ -163,6 +167,8 @@ int mpib_registry_peer_new(struct mpib_registry *registry, pid_t pid, uint64_t s
 			   uid_t uid, struct mpib_peer **ret);
 /* Takes a peer out of the lookup: its pid may be another's from now on. */
 void mpib_registry_peer_bury(struct mpib_peer *peer);
+/* One reference more. */
+void mpib_registry_peer_get(struct mpib_peer *peer);
 /* Drops a reference; the last one frees. A peer without references has no registrations. */
 struct mpib_peer *mpib_registry_peer_put(struct mpib_registry *registry, struct mpib_peer *peer);
 

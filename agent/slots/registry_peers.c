@@ -68,6 +68,16 @@ void mpib_user_release(struct mpib_user *user, enum mpib_good good, uint32_t cou
 		user->others->of[good] -= count;
 }
 
+uint32_t mpib_user_refuse(struct mpib_user *user, enum mpib_good good)
+{
+	return ++user->refused.of[good];
+}
+
+void mpib_user_refusals_told(struct mpib_user *user, enum mpib_good good)
+{
+	user->refused.of[good] = 0;
+}
+
 /* ---- peers ---------------------------------------------------------------------------------- */
 
 static struct mpib_peer_list *peer_bucket(struct mpib_registry *registry, pid_t pid)
@@ -122,6 +132,11 @@ void mpib_registry_peer_bury(struct mpib_peer *peer)
 	if (!peer->dead && peer->pid != 0)
 		LIST_REMOVE(peer, bucket);
 	peer->dead = true;
+}
+
+void mpib_registry_peer_get(struct mpib_peer *peer)
+{
+	peer->refs++;
 }
 
 struct mpib_peer *mpib_registry_peer_put(struct mpib_registry *registry, struct mpib_peer *peer)
