@@ -456,8 +456,10 @@ bool fab_responder_poll(struct fab_link *link, uint64_t now)
 			fab_link_ring(link);
 		moved = true;
 	}
-	if (fab_ring_reserve(&link->resp, 4 * FAB_RING_ALIGN))
-		moved |= fab_late_due(link, now) | fab_spread_due(link, now);
+	if (fab_ring_reserve(&link->resp, 4 * FAB_RING_ALIGN)) {
+		moved |= fab_late_due(link, now);
+		moved |= fab_spread_due(link, now);
+	}
 	flush_ack(link);
 	while (!TAILQ_EMPTY(&link->reads) && read_turn(link))
 		moved = true;
