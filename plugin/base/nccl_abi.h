@@ -157,104 +157,61 @@ struct mpib_nccl_device_handle {
  *   maxMultiRequestSize               1: no request carries several
  *   railId, planeId   0.. or NCCL_NET_ID_UNDEF
  */
+#define MPIB_NCCL_PROPERTIES_NAME                                                                  \
+	char *name;                                                                                \
+	char *pciPath;                                                                             \
+	uint64_t guid;                                                                             \
+	int ptrSupport
+#define MPIB_NCCL_PROPERTIES_LIMITS                                                                \
+	int speed;                                                                                 \
+	int port;                                                                                  \
+	float latency;                                                                             \
+	int maxComms;                                                                              \
+	int maxRecvs
+#define MPIB_NCCL_PROPERTIES_OFFLOAD                                                               \
+	enum mpib_nccl_device_type netDeviceType;                                                  \
+	int netDeviceVersion
+/* All of v9, the version of whose virtual devices changed later. */
+#define MPIB_NCCL_PROPERTIES_V9(version)                                                           \
+	MPIB_NCCL_PROPERTIES_NAME;                                                                 \
+	int regIsGlobal;                                                                           \
+	int forceFlush;                                                                            \
+	MPIB_NCCL_PROPERTIES_LIMITS;                                                               \
+	MPIB_NCCL_PROPERTIES_OFFLOAD;                                                              \
+	struct mpib_nccl_vdevice_##version vProps;                                                 \
+	size_t maxP2pBytes;                                                                        \
+	size_t maxCollBytes
+
 struct mpib_nccl_properties_v6 {
-	char *name;
-	char *pciPath;
-	uint64_t guid;
-	int ptrSupport;
-	int speed;
-	int port;
-	float latency;
-	int maxComms;
-	int maxRecvs;
+	MPIB_NCCL_PROPERTIES_NAME;
+	MPIB_NCCL_PROPERTIES_LIMITS;
 };
 
 struct mpib_nccl_properties_v7 {
-	char *name;
-	char *pciPath;
-	uint64_t guid;
-	int ptrSupport;
-	int speed;
-	int port;
-	float latency;
-	int maxComms;
-	int maxRecvs;
-	enum mpib_nccl_device_type netDeviceType;
-	int netDeviceVersion;
+	MPIB_NCCL_PROPERTIES_NAME;
+	MPIB_NCCL_PROPERTIES_LIMITS;
+	MPIB_NCCL_PROPERTIES_OFFLOAD;
 };
 
 struct mpib_nccl_properties_v8 {
-	char *name;
-	char *pciPath;
-	uint64_t guid;
-	int ptrSupport;
+	MPIB_NCCL_PROPERTIES_NAME;
 	int regIsGlobal;
-	int speed;
-	int port;
-	float latency;
-	int maxComms;
-	int maxRecvs;
-	enum mpib_nccl_device_type netDeviceType;
-	int netDeviceVersion;
+	MPIB_NCCL_PROPERTIES_LIMITS;
+	MPIB_NCCL_PROPERTIES_OFFLOAD;
 };
 
 struct mpib_nccl_properties_v9 {
-	char *name;
-	char *pciPath;
-	uint64_t guid;
-	int ptrSupport;
-	int regIsGlobal;
-	int forceFlush;
-	int speed;
-	int port;
-	float latency;
-	int maxComms;
-	int maxRecvs;
-	enum mpib_nccl_device_type netDeviceType;
-	int netDeviceVersion;
-	struct mpib_nccl_vdevice_v9 vProps;
-	size_t maxP2pBytes;
-	size_t maxCollBytes;
+	MPIB_NCCL_PROPERTIES_V9(v9);
 };
 #define mpib_nccl_properties_v10 mpib_nccl_properties_v9
 
 struct mpib_nccl_properties_v11 {
-	char *name;
-	char *pciPath;
-	uint64_t guid;
-	int ptrSupport;
-	int regIsGlobal;
-	int forceFlush;
-	int speed;
-	int port;
-	float latency;
-	int maxComms;
-	int maxRecvs;
-	enum mpib_nccl_device_type netDeviceType;
-	int netDeviceVersion;
-	struct mpib_nccl_vdevice_v11 vProps;
-	size_t maxP2pBytes;
-	size_t maxCollBytes;
+	MPIB_NCCL_PROPERTIES_V9(v11);
 	int maxMultiRequestSize;
 };
 
 struct mpib_nccl_properties_v12 {
-	char *name;
-	char *pciPath;
-	uint64_t guid;
-	int ptrSupport;
-	int regIsGlobal;
-	int forceFlush;
-	int speed;
-	int port;
-	float latency;
-	int maxComms;
-	int maxRecvs;
-	enum mpib_nccl_device_type netDeviceType;
-	int netDeviceVersion;
-	struct mpib_nccl_vdevice_v12 vProps;
-	size_t maxP2pBytes;
-	size_t maxCollBytes;
+	MPIB_NCCL_PROPERTIES_V9(v12);
 	int maxMultiRequestSize;
 	int16_t railId;
 	int16_t planeId;
@@ -350,164 +307,71 @@ typedef ncclResult_t mpib_nccl_get_properties_v12(int dev, struct mpib_nccl_prop
 
 /* ---- the tables ---------------------------------------------------------------------------- */
 
+/* What all of them begin with: from which version the functions are that have changed. */
+#define MPIB_NCCL_TABLE(init_vn, properties_vn, listen_vn, connect_vn, accept_vn, reg_vn,          \
+			isend_vn, irecv_vn)                                                        \
+	const char *name; /* valid before init */                                                  \
+	mpib_nccl_init_##init_vn *init;                                                            \
+	mpib_nccl_devices *devices;                                                                \
+	mpib_nccl_get_properties_##properties_vn *getProperties;                                   \
+	mpib_nccl_listen_##listen_vn *listen;                                                      \
+	mpib_nccl_connect_##connect_vn *connect;                                                   \
+	mpib_nccl_accept_##accept_vn *accept;                                                      \
+	mpib_nccl_reg_mr_##reg_vn *regMr;                                                          \
+	mpib_nccl_reg_mr_dmabuf *regMrDmaBuf;                                                      \
+	mpib_nccl_dereg_mr *deregMr;                                                               \
+	mpib_nccl_isend_##isend_vn *isend;                                                         \
+	mpib_nccl_irecv_##irecv_vn *irecv;                                                         \
+	mpib_nccl_iflush *iflush;                                                                  \
+	mpib_nccl_test *test;                                                                      \
+	mpib_nccl_close *closeSend;                                                                \
+	mpib_nccl_close *closeRecv;                                                                \
+	mpib_nccl_close *closeListen
+#define MPIB_NCCL_TABLE_OFFLOAD                                                                    \
+	mpib_nccl_get_device_mr *getDeviceMr;                                                      \
+	mpib_nccl_irecv_consumed *irecvConsumed
+#define MPIB_NCCL_TABLE_CONTEXT                                                                    \
+	mpib_nccl_finalize *finalize;                                                              \
+	mpib_nccl_set_net_attr *setNetAttr
+
 struct mpib_nccl_net_v6 {
-	const char *name; /* valid before init */
-	mpib_nccl_init_v6 *init;
-	mpib_nccl_devices *devices;
-	mpib_nccl_get_properties_v6 *getProperties;
-	mpib_nccl_listen_v6 *listen;
-	mpib_nccl_connect_v6 *connect;
-	mpib_nccl_accept_v6 *accept;
-	mpib_nccl_reg_mr_v6 *regMr;
-	mpib_nccl_reg_mr_dmabuf *regMrDmaBuf;
-	mpib_nccl_dereg_mr *deregMr;
-	mpib_nccl_isend_v6 *isend;
-	mpib_nccl_irecv_v6 *irecv;
-	mpib_nccl_iflush *iflush;
-	mpib_nccl_test *test;
-	mpib_nccl_close *closeSend;
-	mpib_nccl_close *closeRecv;
-	mpib_nccl_close *closeListen;
+	MPIB_NCCL_TABLE(v6, v6, v6, v6, v6, v6, v6, v6);
 };
 
 struct mpib_nccl_net_v7 {
-	const char *name;
-	mpib_nccl_init_v6 *init;
-	mpib_nccl_devices *devices;
-	mpib_nccl_get_properties_v7 *getProperties;
-	mpib_nccl_listen_v6 *listen;
-	mpib_nccl_connect_v7 *connect;
-	mpib_nccl_accept_v7 *accept;
-	mpib_nccl_reg_mr_v6 *regMr;
-	mpib_nccl_reg_mr_dmabuf *regMrDmaBuf;
-	mpib_nccl_dereg_mr *deregMr;
-	mpib_nccl_isend_v6 *isend;
-	mpib_nccl_irecv_v6 *irecv;
-	mpib_nccl_iflush *iflush;
-	mpib_nccl_test *test;
-	mpib_nccl_close *closeSend;
-	mpib_nccl_close *closeRecv;
-	mpib_nccl_close *closeListen;
-	mpib_nccl_get_device_mr *getDeviceMr;
-	mpib_nccl_irecv_consumed *irecvConsumed;
+	MPIB_NCCL_TABLE(v6, v7, v6, v7, v7, v6, v6, v6);
+	MPIB_NCCL_TABLE_OFFLOAD;
 };
 
 struct mpib_nccl_net_v8 {
-	const char *name;
-	mpib_nccl_init_v6 *init;
-	mpib_nccl_devices *devices;
-	mpib_nccl_get_properties_v8 *getProperties;
-	mpib_nccl_listen_v6 *listen;
-	mpib_nccl_connect_v7 *connect;
-	mpib_nccl_accept_v7 *accept;
-	mpib_nccl_reg_mr_v8 *regMr;
-	mpib_nccl_reg_mr_dmabuf *regMrDmaBuf;
-	mpib_nccl_dereg_mr *deregMr;
-	mpib_nccl_isend_v6 *isend;
-	mpib_nccl_irecv_v6 *irecv;
-	mpib_nccl_iflush *iflush;
-	mpib_nccl_test *test;
-	mpib_nccl_close *closeSend;
-	mpib_nccl_close *closeRecv;
-	mpib_nccl_close *closeListen;
-	mpib_nccl_get_device_mr *getDeviceMr;
-	mpib_nccl_irecv_consumed *irecvConsumed;
+	MPIB_NCCL_TABLE(v6, v8, v6, v7, v7, v8, v6, v6);
+	MPIB_NCCL_TABLE_OFFLOAD;
 };
 
 struct mpib_nccl_net_v9 {
-	const char *name;
-	mpib_nccl_init_v6 *init;
-	mpib_nccl_devices *devices;
-	mpib_nccl_get_properties_v9 *getProperties;
-	mpib_nccl_listen_v6 *listen;
-	mpib_nccl_connect_v7 *connect;
-	mpib_nccl_accept_v7 *accept;
-	mpib_nccl_reg_mr_v8 *regMr;
-	mpib_nccl_reg_mr_dmabuf *regMrDmaBuf;
-	mpib_nccl_dereg_mr *deregMr;
-	mpib_nccl_isend_v9 *isend;
-	mpib_nccl_irecv_v9 *irecv;
-	mpib_nccl_iflush *iflush;
-	mpib_nccl_test *test;
-	mpib_nccl_close *closeSend;
-	mpib_nccl_close *closeRecv;
-	mpib_nccl_close *closeListen;
-	mpib_nccl_get_device_mr *getDeviceMr;
-	mpib_nccl_irecv_consumed *irecvConsumed;
+	MPIB_NCCL_TABLE(v6, v9, v6, v7, v7, v8, v9, v9);
+	MPIB_NCCL_TABLE_OFFLOAD;
 	mpib_nccl_make_vdevice_v9 *makeVDevice;
 };
 
 struct mpib_nccl_net_v10 {
-	const char *name;
-	mpib_nccl_init_v10 *init;
-	mpib_nccl_devices *devices;
-	mpib_nccl_get_properties_v9 *getProperties;
-	mpib_nccl_listen_v6 *listen;
-	mpib_nccl_connect_v10 *connect;
-	mpib_nccl_accept_v7 *accept;
-	mpib_nccl_reg_mr_v8 *regMr;
-	mpib_nccl_reg_mr_dmabuf *regMrDmaBuf;
-	mpib_nccl_dereg_mr *deregMr;
-	mpib_nccl_isend_v10 *isend;
-	mpib_nccl_irecv_v10 *irecv;
-	mpib_nccl_iflush *iflush;
-	mpib_nccl_test *test;
-	mpib_nccl_close *closeSend;
-	mpib_nccl_close *closeRecv;
-	mpib_nccl_close *closeListen;
-	mpib_nccl_get_device_mr *getDeviceMr;
-	mpib_nccl_irecv_consumed *irecvConsumed;
+	MPIB_NCCL_TABLE(v10, v9, v6, v10, v7, v8, v10, v10);
+	MPIB_NCCL_TABLE_OFFLOAD;
 	mpib_nccl_make_vdevice_v9 *makeVDevice;
 };
 
 struct mpib_nccl_net_v11 {
-	const char *name;
-	mpib_nccl_init_v11 *init;
-	mpib_nccl_devices *devices;
-	mpib_nccl_get_properties_v11 *getProperties;
-	mpib_nccl_listen_v11 *listen;
-	mpib_nccl_connect_v11 *connect;
-	mpib_nccl_accept_v7 *accept;
-	mpib_nccl_reg_mr_v8 *regMr;
-	mpib_nccl_reg_mr_dmabuf *regMrDmaBuf;
-	mpib_nccl_dereg_mr *deregMr;
-	mpib_nccl_isend_v10 *isend;
-	mpib_nccl_irecv_v10 *irecv;
-	mpib_nccl_iflush *iflush;
-	mpib_nccl_test *test;
-	mpib_nccl_close *closeSend;
-	mpib_nccl_close *closeRecv;
-	mpib_nccl_close *closeListen;
-	mpib_nccl_get_device_mr *getDeviceMr;
-	mpib_nccl_irecv_consumed *irecvConsumed;
+	MPIB_NCCL_TABLE(v11, v11, v11, v11, v7, v8, v10, v10);
+	MPIB_NCCL_TABLE_OFFLOAD;
 	mpib_nccl_make_vdevice_v9 *makeVDevice;
-	mpib_nccl_finalize *finalize;
-	mpib_nccl_set_net_attr *setNetAttr;
+	MPIB_NCCL_TABLE_CONTEXT;
 };
 
 struct mpib_nccl_net_v12 {
-	const char *name;
-	mpib_nccl_init_v11 *init;
-	mpib_nccl_devices *devices;
-	mpib_nccl_get_properties_v12 *getProperties;
-	mpib_nccl_listen_v11 *listen;
-	mpib_nccl_connect_v11 *connect;
-	mpib_nccl_accept_v7 *accept;
-	mpib_nccl_reg_mr_v8 *regMr;
-	mpib_nccl_reg_mr_dmabuf *regMrDmaBuf;
-	mpib_nccl_dereg_mr *deregMr;
-	mpib_nccl_isend_v10 *isend;
-	mpib_nccl_irecv_v10 *irecv;
-	mpib_nccl_iflush *iflush;
-	mpib_nccl_test *test;
-	mpib_nccl_close *closeSend;
-	mpib_nccl_close *closeRecv;
-	mpib_nccl_close *closeListen;
-	mpib_nccl_get_device_mr *getDeviceMr;
-	mpib_nccl_irecv_consumed *irecvConsumed;
+	MPIB_NCCL_TABLE(v11, v12, v11, v11, v7, v8, v10, v10);
+	MPIB_NCCL_TABLE_OFFLOAD;
 	mpib_nccl_make_vdevice_v12 *makeVDevice;
-	mpib_nccl_finalize *finalize;
-	mpib_nccl_set_net_attr *setNetAttr;
+	MPIB_NCCL_TABLE_CONTEXT;
 };
 
 #endif

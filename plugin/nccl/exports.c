@@ -205,26 +205,17 @@ EXPORT const struct mpib_nccl_net_v10 ncclNetPlugin_v10 = {
 	.isend = isend_v10,  .irecv = irecv_v10,
 };
 
+#define FIELDS_SINCE_V11                                                                           \
+	COMMON_FIELDS, .init = init_v11, .listen = mpib_entry_listen, .connect = connect_v11,      \
+		       .regMr = mpib_entry_reg_mr, .isend = isend_v10, .irecv = irecv_v10,         \
+		       .finalize = mpib_entry_finalize
+
 EXPORT const struct mpib_nccl_net_v11 ncclNetPlugin_v11 = {
-	COMMON_FIELDS,
-	.init = init_v11,
+	FIELDS_SINCE_V11,
 	.getProperties = get_properties_v11,
-	.listen = mpib_entry_listen,
-	.connect = connect_v11,
-	.regMr = mpib_entry_reg_mr,
-	.isend = isend_v10,
-	.irecv = irecv_v10,
-	.finalize = mpib_entry_finalize,
 };
 
 EXPORT const struct mpib_nccl_net_v12 ncclNetPlugin_v12 = {
-	COMMON_FIELDS,
-	.init = init_v11,
+	FIELDS_SINCE_V11,
 	.getProperties = get_properties_v12,
-	.listen = mpib_entry_listen,
-	.connect = connect_v11,
-	.regMr = mpib_entry_reg_mr,
-	.isend = isend_v10,
-	.irecv = irecv_v10,
-	.finalize = mpib_entry_finalize,
 };
