@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Connections. A send connection and a receive connection share struct mpib_comm; each has its own
- * rings. Owners of fields: "set-up" is the service thread until connect or accept returned the
- * object, "progress" the thread that calls isend, irecv and test, "helper" the watch thread.
+ * part of it, and rings. Owners of fields: "set-up" is the service thread until connect or accept
+ * returned the object, "progress" the thread that calls isend, irecv and test, "helper" the watch
+ * thread.
  */
 #ifndef MPIB_PLUGIN_COMM_H
 #define MPIB_PLUGIN_COMM_H
@@ -59,59 +60,6 @@ enum mpib_busy {
  * the first line of a connection, and behind it what a sender or a receiver has of its own.
  */
 #define MPIB_CACHE_LINE 64
-#define MPIB_COMM_OWN	384
-
-struct mpib_comm {
-	/* The line that each call reads. */
-	atomic_uint flags; /* helper writes, progress reads: enum mpib_flag */
-	int error;	   /* progress: 0, or why nothing works any more */
-	/* progress: a rail with 0 isn't polled. Sender: completions to come. Receiver: 1 where
-	 * data may come. */
-	uint32_t polled[MPIB_RAIL_MAX];
-	struct ibv_cq *cq[MPIB_RAIL_MAX];
-	struct mpib_counter_entry *counters;
-	struct mpib_request_pool pool; /* progress */
-	uint8_t busy;		       /* progress: enum mpib_busy */
-	uint8_t kind;		       /* enum mpib_counter_kind */
-	uint8_t rail_mask;	       /* set-up: rails that have QPs */
-	uint8_t data_mask;	       /* set-up: rails that may carry bytes, all of them polled */
-
-	_Alignas(MPIB_CACHE_LINE) char own[MPIB_COMM_OWN]; /* fields of the structs below */
-
-	struct mpib_agent_reg agent; /* advanced mode; of it a sender reads `hint` */
-	struct ibv_send_wr *bad;     /* progress: where a post says which request it refused */
-
-	/* Set-up and errors. */
-	struct mpib_device *dev;
-	unsigned int nqps[MPIB_RAIL_MAX];
-	struct ibv_qp *qp[MPIB_RAIL_MAX][MPIB_QPS_MAX];
-	struct mpib_source source[MPIB_RAIL_MAX];
-	enum mpib_mode mode;
-	enum mpib_path path;
-	struct ibv_ece ece[MPIB_RAIL_MAX]; /* what this end offers or answers; vendor 0: none */
-	struct mpib_peer local, remote;
-	struct mpib_peer_qps remote_qps;
-	char peer_text[MPIB_IPV4_TEXT_MAX + 16]; /* "10.0.1.2 pid 77" */
-	char established;  /* set-up: NCCL's from here on; the peer is told of its end */
-	char own_counters; /* counters is a private struct, not an entry of the shared table */
-
-	void *ring; /* this end's memory that the peer writes, and staging; page aligned */
-	size_t ring_size;
-	struct mpib_mr *ring_mr;
-
-	struct mpib_ctl ctl;
-	struct mpib_watch_item ctl_watch;  /* helper, from established to close */
-	unsigned int events_ignored;	   /* helper: of QPs and CQs of rails without data */
-	uint64_t news_ms;		   /* helper writes before the first flag: its time */
-	uint64_t gone_since_ms;		   /* progress: when the peer's end was first noticed */
-	uint32_t bye_rows;		   /* helper writes before it sets PEER_ROWS */
-	char fail_text[MPIB_TEXT_MAX + 1]; /* helper writes before it sets PEER_FAIL */
-	char fail_device;		   /* the same; 1: the peer has lost a device */
-	char qp_text[128];		   /* helper writes before it sets QP_FATAL */
-	char flush_text[256];		   /* progress: of the first flushed request */
-
-	struct mpib_comm *next, **link; /* all of the process, under the watch lock */
-};
 
 /* A work request with its element: prepared once, or filled in for one post. */
 struct mpib_wr {
@@ -151,26 +99,22 @@ struct mpib_group {
 	struct mpib_chain chain[MPIB_RAIL_MAX];
 };
 
-struct mpib_send_comm {
-	union {
-		struct mpib_comm base;
-		struct {
-			char line[MPIB_CACHE_LINE];
-			/* Of a work request a message fills in fields of its first line only. */
-			struct ibv_send_wr wr[MPIB_RAIL_MAX];
-			struct ibv_sge sge[MPIB_RAIL_MAX];
-			struct mpib_send_qp *at[MPIB_RAIL_MAX]; /* the next message's; NULL: none */
-			struct mpib_cts_row *cts;
+/* What a sender has of its own: set-up writes it until connect returned the connection, the
+ * progress thread from then on. What each message needs comes first. */
+struct mpib_sender {
+	/* Of a work request a message fills in fields of its first line only. */
+	struct ibv_send_wr wr[MPIB_RAIL_MAX];
+	struct ibv_sge sge[MPIB_RAIL_MAX];
+	struct mpib_send_qp *at[MPIB_RAIL_MAX]; /* the next message's; NULL: none */
+	struct mpib_cts_row *cts;
 
-			/* A message up to this is one request, its size fits into size_q. */
-			size_t max_whole;
-			size_t split_min; /* shorter messages take one rail */
-			uint32_t head;	  /* rows matched so far */
-			/* The vanilla policy, and whenever no hint may be used. */
-			uint32_t share_fixed;
-			uint32_t share_last; /* last good hint */
-		};
-	};
+	/* A message up to this is one request, its size fits into size_q. */
+	size_t max_whole;
+	size_t split_min; /* shorter messages take one rail */
+	uint32_t head;	  /* rows matched so far */
+	/* The vanilla policy, and whenever no hint may be used. */
+	uint32_t share_fixed;
+	uint32_t share_last; /* last good hint */
 
 	size_t max_msg[MPIB_RAIL_MAX]; /* bytes that one request may carry */
 	size_t max_uncut;	       /* a message up to this isn't cut on any rail */
@@ -183,28 +127,23 @@ struct mpib_send_comm {
 	uint64_t record_addr; /* the receiver's */
 };
 
-struct mpib_recv_comm {
-	union {
-		struct mpib_comm base;
-		struct {
-			char line[MPIB_CACHE_LINE];
-			/* Takes cts_one to the sender; only its first line changes. */
-			struct ibv_send_wr cts_wr;
-			struct ibv_sge cts_sge;
-			struct mpib_cts cts_one; /* a row of one, sent inline */
-			uint64_t cts_addr;	 /* the sender's ring */
-			uint32_t tail;		 /* rows posted so far */
-			uint32_t one_until; /* the next row that isn't posted by the fast path */
+/* The same of a receiver. */
+struct mpib_receiver {
+	/* Takes cts_one to the sender; only its first line changes. */
+	struct ibv_send_wr cts_wr;
+	struct ibv_sge cts_sge;
+	struct mpib_cts cts_one; /* a row of one, sent inline */
+	uint64_t cts_addr;	 /* the sender's ring */
+	uint32_t tail;		 /* rows posted so far */
+	uint32_t one_until;	 /* the next row that isn't posted by the fast path */
 
-			struct ibv_qp *cts_qp;
-			uint64_t *cts_count; /* the counter of cts_rail */
-			struct mpib_hca *hca[MPIB_RAIL_MAX];
-			uint32_t reserved[MPIB_RAIL_MAX]; /* receives held in the shared queues */
-			unsigned int carried;		  /* rails that have brought data */
-			uint32_t cts_limit;   /* the row that the send queue may have no room for */
-			uint32_t inline_room; /* bytes that cts_qp takes inline */
-		};
-	};
+	struct ibv_qp *cts_qp;
+	uint64_t *cts_count; /* the counter of cts_rail */
+	struct mpib_hca *hca[MPIB_RAIL_MAX];
+	uint32_t reserved[MPIB_RAIL_MAX]; /* receives held in the shared queues */
+	unsigned int carried;		  /* rails that have brought data */
+	uint32_t cts_limit;		  /* the row that the send queue may have no room for */
+	uint32_t inline_room;		  /* bytes that cts_qp takes inline */
 
 	struct mpib_request *row[MPIB_ROWS];
 	struct mpib_cts_row *cts_out; /* staging */
@@ -216,25 +155,63 @@ struct mpib_recv_comm {
 	void *flush_scratch;
 };
 
-_Static_assert(offsetof(struct mpib_comm, own) == MPIB_CACHE_LINE, "all in the first line");
-_Static_assert(offsetof(struct mpib_comm, agent) == MPIB_CACHE_LINE + MPIB_COMM_OWN, "no gap");
-_Static_assert(offsetof(struct mpib_send_comm, share_last) + sizeof(uint32_t) <=
-		       offsetof(struct mpib_comm, agent),
-	       "the sender's own fits");
-_Static_assert(offsetof(struct mpib_recv_comm, inline_room) + sizeof(uint32_t) <=
-		       offsetof(struct mpib_comm, agent),
-	       "the receiver's own fits");
+struct mpib_comm {
+	/* The line that each call reads. */
+	atomic_uint flags; /* helper writes, progress reads: enum mpib_flag */
+	int error;	   /* progress: 0, or why nothing works any more */
+	/* progress: a rail with 0 isn't polled. Sender: completions to come. Receiver: 1 where
+	 * data may come. */
+	uint32_t polled[MPIB_RAIL_MAX];
+	struct ibv_cq *cq[MPIB_RAIL_MAX];
+	struct mpib_counter_entry *counters;
+	struct mpib_request_pool pool; /* progress */
+	uint8_t busy;		       /* progress: enum mpib_busy */
+	uint8_t kind;		       /* enum mpib_counter_kind */
+	uint8_t rail_mask;	       /* set-up: rails that have QPs */
+	uint8_t data_mask;	       /* set-up: rails that may carry bytes, all of them polled */
+
+	struct mpib_agent_reg agent; /* advanced mode; of it a sender reads `hint` */
+	struct ibv_send_wr *bad;     /* progress: where a post says which request it refused */
+
+	union { /* by kind */
+		_Alignas(MPIB_CACHE_LINE) struct mpib_sender send;
+		_Alignas(MPIB_CACHE_LINE) struct mpib_receiver recv;
+	};
+
+	/* Set-up and errors. */
+	struct mpib_device *dev;
+	unsigned int nqps[MPIB_RAIL_MAX];
+	struct ibv_qp *qp[MPIB_RAIL_MAX][MPIB_QPS_MAX];
+	struct mpib_source source[MPIB_RAIL_MAX];
+	enum mpib_mode mode;
+	enum mpib_path path;
+	struct ibv_ece ece[MPIB_RAIL_MAX]; /* what this end offers or answers; vendor 0: none */
+	struct mpib_peer local, remote;
+	struct mpib_peer_qps remote_qps;
+	char peer_text[MPIB_IPV4_TEXT_MAX + 16]; /* "10.0.1.2 pid 77" */
+	char established;  /* set-up: NCCL's from here on; the peer is told of its end */
+	char own_counters; /* counters is a private struct, not an entry of the shared table */
+
+	void *ring; /* this end's memory that the peer writes, and staging; page aligned */
+	size_t ring_size;
+	struct mpib_mr *ring_mr;
+
+	struct mpib_ctl ctl;
+	struct mpib_watch_item ctl_watch;  /* helper, from established to close */
+	unsigned int events_ignored;	   /* helper: of QPs and CQs of rails without data */
+	uint64_t news_ms;		   /* helper writes before the first flag: its time */
+	uint64_t gone_since_ms;		   /* progress: when the peer's end was first noticed */
+	uint32_t bye_rows;		   /* helper writes before it sets PEER_ROWS */
+	char fail_text[MPIB_TEXT_MAX + 1]; /* helper writes before it sets PEER_FAIL */
+	char fail_device;		   /* the same; 1: the peer has lost a device */
+	char qp_text[128];		   /* helper writes before it sets QP_FATAL */
+	char flush_text[256];		   /* progress: of the first flushed request */
+
+	struct mpib_comm *next, **link; /* all of the process, under the watch lock */
+};
+
+_Static_assert(offsetof(struct mpib_comm, agent) == MPIB_CACHE_LINE, "all in the first line");
 _Static_assert(offsetof(struct ibv_send_wr, wr.rdma.rkey) < MPIB_CACHE_LINE, "in the first line");
-
-static inline struct mpib_send_comm *mpib_send_comm(struct mpib_comm *comm)
-{
-	return mpib_container_of(comm, struct mpib_send_comm, base);
-}
-
-static inline struct mpib_recv_comm *mpib_recv_comm(struct mpib_comm *comm)
-{
-	return mpib_container_of(comm, struct mpib_recv_comm, base);
-}
 
 /* ---- the connections of the process, and news of them (comm.c) ------------------------------ */
 

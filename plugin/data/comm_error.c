@@ -84,26 +84,25 @@ static int peer_failed(struct mpib_comm *comm)
 /* True once, where the peer's BYE tells that all rows that were posted have arrived: their requests
  * are done from here on, whatever becomes of the acknowledgements, and no rail is polled any more.
  * What was not posted stays as it is, and further sends are for mpib_comm_check. */
-static bool all_arrived(struct mpib_send_comm *send)
+static bool all_arrived(struct mpib_comm *comm)
 {
-	unsigned int flags = atomic_load_explicit(&send->base.flags, memory_order_acquire);
-	struct mpib_comm *comm = &send->base;
+	unsigned int flags = atomic_load_explicit(&comm->flags, memory_order_acquire);
 	bool out[MPIB_REQUESTS_MAX];
 
-	if (!(flags & MPIB_FLAG_PEER_ROWS) || comm->bye_rows != send->head || comm->error ||
+	if (!(flags & MPIB_FLAG_PEER_ROWS) || comm->bye_rows != comm->send.head || comm->error ||
 	    comm->busy & MPIB_BUSY_CLOSED)
 		return false;
 	memset(out, true, sizeof(out));
 	for (const struct mpib_request *req = comm->pool.free; req; req = req->mate)
 		out[req->index] = false;
-	if (send->group.left) /* being collected, in the row that comes next */
-		for (const struct mpib_request *req = send->group.head; req; req = req->mate)
+	if (comm->send.group.left) /* being collected, in the row that comes next */
+		for (const struct mpib_request *req = comm->send.group.head; req; req = req->mate)
 			out[req->index] = false;
 	for (unsigned int k = 0; k < MPIB_REQUESTS_MAX; k++)
 		if (out[k])
 			comm->pool.requests[k].remaining = 0;
 	comm->polled[MPIB_SOUT] = comm->polled[MPIB_SUP] = 0;
-	send->group.left = 0;
+	comm->send.group.left = 0;
 	comm->busy = MPIB_BUSY_CLOSED;
 	return true;
 }
@@ -121,7 +120,7 @@ int mpib_comm_check(struct mpib_comm *comm)
 	if (!flags)
 		return 0;
 	/* BYE may tell that all is done, whatever happened since. */
-	if (comm->kind == MPIB_COUNTER_SEND && all_arrived(mpib_send_comm(comm)))
+	if (comm->kind == MPIB_COUNTER_SEND && all_arrived(comm))
 		return 0;
 	if (flags & MPIB_FLAG_DEVICE_FATAL)
 		return device_lost(comm);
@@ -185,7 +184,7 @@ int mpib_comm_bad_completion(struct mpib_comm *comm, unsigned int rail, const st
 	bool closed = mpib_comm_peer_closed(comm); /* or has failed: both are read */
 	unsigned int flags;
 
-	if (comm->kind == MPIB_COUNTER_SEND && closed && all_arrived(mpib_send_comm(comm)))
+	if (comm->kind == MPIB_COUNTER_SEND && closed && all_arrived(comm))
 		return -ECONNRESET; /* of nothing that anybody waits for */
 	if (comm->error)
 		return comm->error;

@@ -6,12 +6,11 @@
 #include "plugin/base/result.h"
 #include "plugin/data/comm_error.h"
 
-static int post_read(struct mpib_recv_comm *recv, unsigned int rail, void *from,
+static int post_read(struct mpib_comm *comm, unsigned int rail, void *from,
 		     const struct mpib_mr *mr, const struct mpib_request *req)
 {
-	struct mpib_comm *comm = &recv->base;
 	struct ibv_sge sge = {
-		.addr = (uint64_t)(uintptr_t)recv->flush_scratch,
+		.addr = (uint64_t)(uintptr_t)comm->recv.flush_scratch,
 		.length = 1,
 		.lkey = comm->ring_mr->lkey[rail],
 	};
@@ -26,13 +25,12 @@ static int post_read(struct mpib_recv_comm *recv, unsigned int rail, void *from,
 	};
 	struct ibv_send_wr *bad;
 
-	return ibv_post_send(recv->flush_qp[rail], &wr, &bad);
+	return ibv_post_send(comm->recv.flush_qp[rail], &wr, &bad);
 }
 
 static int flush(struct mpib_comm *comm, int n, void **data, const int *sizes, struct mpib_mr **mrs,
 		 struct mpib_request **ret)
 {
-	struct mpib_recv_comm *recv = mpib_recv_comm(comm);
 	struct mpib_request *req;
 	int last = -1;
 
@@ -42,8 +40,9 @@ static int flush(struct mpib_comm *comm, int n, void **data, const int *sizes, s
 	for (int k = 0; k < n; k++)
 		if (sizes[k] > 0)
 			last = k;
-	if (last < 0 || !recv->carried ||
-	    !recv->flush_qp[recv->carried & mpib_rail_bit(MPIB_SOUT) ? MPIB_SOUT : MPIB_SUP])
+	if (last < 0 || !comm->recv.carried ||
+	    !comm->recv.flush_qp[comm->recv.carried & mpib_rail_bit(MPIB_SOUT) ? MPIB_SOUT
+									       : MPIB_SUP])
 		return 0;
 
 	req = mpib_request_get(&comm->pool);
@@ -51,13 +50,13 @@ static int flush(struct mpib_comm *comm, int n, void **data, const int *sizes, s
 		return mpib_comm_fail(comm, -EIO, "no request is left for a flush");
 	req->count = 0;
 	req->imm = 0;
-	req->remaining = recv->carried == MPIB_RAILS_ALL ? 2 : 1;
+	req->remaining = comm->recv.carried == MPIB_RAILS_ALL ? 2 : 1;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		int r;
 
-		if (!(recv->carried & mpib_rail_bit(rail)))
+		if (!(comm->recv.carried & mpib_rail_bit(rail)))
 			continue;
-		r = post_read(recv, rail, data[last], mrs[last], req);
+		r = post_read(comm, rail, data[last], mrs[last], req);
 		if (r)
 			return mpib_comm_post_failed(comm, rail, "a flush can't be posted", r);
 	}

@@ -8,32 +8,32 @@
 
 /* 0..1024. Vanilla reads nothing shared. Advanced reads the flow's slot. No system call. Progress
  * thread. False where the slot has to be looked at again: *ret_share then means nothing. */
-static inline bool mpib_policy_try(struct mpib_send_comm *send, uint32_t *ret_share)
+static inline bool mpib_policy_try(struct mpib_comm *comm, uint32_t *ret_share)
 {
 	const struct mpib_hint_entry *hint =
-		atomic_load_explicit(&send->base.agent.hint, memory_order_acquire);
+		atomic_load_explicit(&comm->agent.hint, memory_order_acquire);
 
 	if (!hint) {
-		*ret_share = send->share_fixed;
+		*ret_share = comm->send.share_fixed;
 		return true;
 	}
 	if (mpib_unlikely(!mpib_hint_read_once(hint, ret_share)))
 		return false;
-	send->share_last = *ret_share;
+	comm->send.share_last = *ret_share;
 	return true;
 }
 
 /* The same with as many looks as it takes; a slot that shows no stable value within the bound
  * leaves the last good one. */
-static inline uint32_t mpib_policy_share(struct mpib_send_comm *send)
+static inline uint32_t mpib_policy_share(struct mpib_comm *comm)
 {
 	const struct mpib_hint_entry *hint =
-		atomic_load_explicit(&send->base.agent.hint, memory_order_acquire);
+		atomic_load_explicit(&comm->agent.hint, memory_order_acquire);
 
 	if (!hint)
-		return send->share_fixed;
-	(void)mpib_hint_read(hint, &send->share_last);
-	return send->share_last;
+		return comm->send.share_fixed;
+	(void)mpib_hint_read(hint, &comm->send.share_last);
+	return comm->send.share_last;
 }
 
 #endif

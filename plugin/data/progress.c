@@ -16,32 +16,31 @@
 #include "plugin/data/send.h"
 
 /* A chain's last request: its row may be done on this rail. */
-static void chain_completion(struct mpib_send_comm *send, unsigned int rail, uint64_t id)
+static void chain_completion(struct mpib_comm *comm, unsigned int rail, uint64_t id)
 {
-	struct mpib_request *req = &send->base.pool.requests[MPIB_WR_INDEX(id)];
+	struct mpib_request *req = &comm->pool.requests[MPIB_WR_INDEX(id)];
 
-	send->chained[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
+	comm->send.chained[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
 	if (id & MPIB_WR_FINAL && --req->rails == 0)
 		for (; req; req = req->mate)
 			req->remaining = 0;
 }
 
-static int send_completed(struct mpib_send_comm *send, unsigned int rail, const struct ibv_wc *wc,
-			  int n)
+static int send_completed(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc, int n)
 {
-	struct mpib_request *requests = send->base.pool.requests;
+	struct mpib_request *requests = comm->pool.requests;
 
-	send->base.polled[rail] -= (unsigned int)n;
+	comm->polled[rail] -= (unsigned int)n;
 	for (const struct ibv_wc *end = wc + n; wc < end; wc++) {
 		if (mpib_unlikely(wc->status != IBV_WC_SUCCESS))
-			return mpib_comm_bad_completion(&send->base, rail, wc);
+			return mpib_comm_bad_completion(comm, rail, wc);
 		if (mpib_likely(!(wc->wr_id & MPIB_WR_CHAIN)))
 			requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
 		else
-			chain_completion(send, rail, wc->wr_id);
+			chain_completion(comm, rail, wc->wr_id);
 	}
-	if (mpib_unlikely(send->base.busy & MPIB_BUSY_POSTING))
-		return mpib_send_continue(send);
+	if (mpib_unlikely(comm->busy & MPIB_BUSY_POSTING))
+		return mpib_send_continue(comm);
 	return 0;
 }
 
@@ -63,9 +62,8 @@ static inline int credit(struct mpib_comm *comm, unsigned int rail, struct ibv_w
 		if (mpib_unlikely(n < 0))
 			return poll_failed(comm, rail, n);
 		comm->counters->rail[rail].completions += (unsigned int)n;
-		r = comm->kind == MPIB_COUNTER_SEND
-			    ? send_completed(mpib_send_comm(comm), rail, wc, n)
-			    : mpib_recv_completed(mpib_recv_comm(comm), rail, wc, n);
+		r = comm->kind == MPIB_COUNTER_SEND ? send_completed(comm, rail, wc, n)
+						    : mpib_recv_completed(comm, rail, wc, n);
 		if (mpib_unlikely(r < 0) || mpib_likely(n < MPIB_POLL_BATCH))
 			return r;
 		n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc);

@@ -15,41 +15,40 @@
 #include "plugin/data/progress.h"
 #include "plugin/verbs/srq.h"
 
-static __attribute__((cold, noinline)) int cts_failed(struct mpib_recv_comm *recv, int r)
+static __attribute__((cold, noinline)) int cts_failed(struct mpib_comm *comm, int r)
 {
-	return mpib_comm_post_failed(&recv->base, recv->cts_rail, "clear-to-send can't be posted",
-				     r);
+	return mpib_comm_post_failed(comm, comm->recv.cts_rail, "clear-to-send can't be posted", r);
 }
 
 /* A receive reserved on each rail that may bring the data of one more row. False: on none. */
-static mpib_always_inline bool reserve_on_rails(struct mpib_recv_comm *recv,
+static mpib_always_inline bool reserve_on_rails(struct mpib_comm *comm,
 						bool (*reserve)(struct mpib_hca *hca))
 {
-	unsigned int rails = recv->base.data_mask;
+	unsigned int rails = comm->data_mask;
 
 	if (rails & mpib_rail_bit(MPIB_SOUT)) {
-		if (mpib_unlikely(!reserve(recv->hca[MPIB_SOUT])))
+		if (mpib_unlikely(!reserve(comm->recv.hca[MPIB_SOUT])))
 			return false;
-		recv->reserved[MPIB_SOUT]++;
+		comm->recv.reserved[MPIB_SOUT]++;
 	}
 	if (rails & mpib_rail_bit(MPIB_SUP)) {
-		if (mpib_unlikely(!reserve(recv->hca[MPIB_SUP]))) {
+		if (mpib_unlikely(!reserve(comm->recv.hca[MPIB_SUP]))) {
 			if (rails & mpib_rail_bit(MPIB_SOUT)) {
-				recv->reserved[MPIB_SOUT]--;
-				mpib_srq_release(recv->hca[MPIB_SOUT]);
+				comm->recv.reserved[MPIB_SOUT]--;
+				mpib_srq_release(comm->recv.hca[MPIB_SOUT]);
 			}
 			return false;
 		}
-		recv->reserved[MPIB_SUP]++;
+		comm->recv.reserved[MPIB_SUP]++;
 	}
 	return true;
 }
 
-static void fill_row(struct mpib_recv_comm *recv, int n, void **data, const size_t *sizes,
+static void fill_row(struct mpib_comm *comm, int n, void **data, const size_t *sizes,
 		     const int *tags, struct mpib_mr **mrs, struct mpib_request *req)
 {
 	static const struct mpib_mr none;
-	struct mpib_cts *row = recv->cts_out[recv->tail % MPIB_ROWS].element;
+	struct mpib_cts *row = comm->recv.cts_out[comm->recv.tail % MPIB_ROWS].element;
 
 	for (int k = 0; k < n; k++) {
 		row[k].addr = (uint64_t)(uintptr_t)data[k];
@@ -59,65 +58,66 @@ static void fill_row(struct mpib_recv_comm *recv, int n, void **data, const size
 		row[k].tag = (uint32_t)tags[k];
 		row[k].count = (uint8_t)n;
 		row[k].reserved = 0;
-		row[k].seq = recv->tail + 1;
+		row[k].seq = comm->recv.tail + 1;
 		req->room[k] = sizes[k];
 	}
 }
 
-static int post_cts(struct mpib_recv_comm *recv, int n)
+static int post_cts(struct mpib_comm *comm, int n)
 {
-	struct mpib_comm *comm = &recv->base;
-	unsigned int slot = recv->tail % MPIB_ROWS;
+	unsigned int slot = comm->recv.tail % MPIB_ROWS;
 	struct ibv_sge sge = {
-		.addr = (uint64_t)(uintptr_t)&recv->cts_out[slot],
+		.addr = (uint64_t)(uintptr_t)&comm->recv.cts_out[slot],
 		.length = (uint32_t)n * (uint32_t)sizeof(struct mpib_cts),
-		.lkey = comm->ring_mr->lkey[recv->cts_rail],
+		.lkey = comm->ring_mr->lkey[comm->recv.cts_rail],
 	};
 	struct ibv_send_wr wr = {
-		.wr_id = recv->tail,
+		.wr_id = comm->recv.tail,
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
-		.wr.rdma.remote_addr = recv->cts_addr + slot * sizeof(struct mpib_cts_row),
-		.wr.rdma.rkey = comm->remote_qps.ring_rkey[recv->cts_rail],
+		.wr.rdma.remote_addr = comm->recv.cts_addr + slot * sizeof(struct mpib_cts_row),
+		.wr.rdma.rkey = comm->remote_qps.ring_rkey[comm->recv.cts_rail],
 	};
 	int r;
 
-	if (sge.length <= recv->inline_room)
+	if (sge.length <= comm->recv.inline_room)
 		wr.send_flags |= IBV_SEND_INLINE;
 	if (slot % MPIB_CTS_SIGNAL_SLOTS == 0)
 		wr.send_flags |= IBV_SEND_SIGNALED;
-	r = ibv_post_send(recv->cts_qp, &wr, &comm->bad);
-	return r ? cts_failed(recv, r) : 0;
+	r = ibv_post_send(comm->recv.cts_qp, &wr, &comm->bad);
+	return r ? cts_failed(comm, r) : 0;
 }
 
 /* The queue has no room that is known of: looks for completions. 1 where it has. */
-static int reap(struct mpib_recv_comm *recv)
+static int reap(struct mpib_comm *comm)
 {
-	int r = mpib_poll_rail(&recv->base, recv->cts_rail);
+	int r = mpib_poll_rail(comm, comm->recv.cts_rail);
 
 	if (r < 0)
 		return r;
-	return recv->tail != recv->cts_limit;
+	return comm->recv.tail != comm->recv.cts_limit;
 }
 
 /* The next row that asks for a completion, or that the queue may have no room for. */
-static uint32_t one_until(const struct mpib_recv_comm *recv)
+static uint32_t one_until(const struct mpib_comm *comm)
 {
-	uint32_t next = (recv->tail | (MPIB_CTS_SIGNAL_SLOTS - 1)) + 1;
+	uint32_t next = (comm->recv.tail | (MPIB_CTS_SIGNAL_SLOTS - 1)) + 1;
 
 	/* Not inline: the row must stay as it is until the device has read it, so the staging of
 	 * its slot goes out and not cts_one. */
-	if (recv->tail % MPIB_CTS_SIGNAL_SLOTS == 0 || recv->inline_room < sizeof(struct mpib_cts))
-		return recv->tail;
-	return recv->cts_limit - recv->tail < next - recv->tail ? recv->cts_limit : next;
+	if (comm->recv.tail % MPIB_CTS_SIGNAL_SLOTS == 0 ||
+	    comm->recv.inline_room < sizeof(struct mpib_cts))
+		return comm->recv.tail;
+	return comm->recv.cts_limit - comm->recv.tail < next - comm->recv.tail
+		       ? comm->recv.cts_limit
+		       : next;
 }
 
-static int irecv_general(struct mpib_recv_comm *recv, int n, void **data, const size_t *sizes,
+static int irecv_general(struct mpib_comm *comm, int n, void **data, const size_t *sizes,
 			 const int *tags, struct mpib_mr **mrs, struct mpib_request **ret)
 {
-	struct mpib_comm *comm = &recv->base;
-	unsigned int slot = recv->tail % MPIB_ROWS;
+	unsigned int slot = comm->recv.tail % MPIB_ROWS;
 	struct mpib_request *req;
 	int r;
 
@@ -125,17 +125,17 @@ static int irecv_general(struct mpib_recv_comm *recv, int n, void **data, const 
 		return comm->error;
 	if (mpib_unlikely(n < 1 || n > (int)MPIB_GROUP_MAX))
 		return -EINVAL;
-	if (mpib_unlikely(recv->tail == recv->cts_limit)) {
-		r = reap(recv);
+	if (mpib_unlikely(comm->recv.tail == comm->recv.cts_limit)) {
+		r = reap(comm);
 		if (r <= 0)
 			return r;
 	}
-	if (mpib_unlikely(recv->row[slot]))
+	if (mpib_unlikely(comm->recv.row[slot]))
 		return 0;
 	req = mpib_request_get(&comm->pool);
 	if (mpib_unlikely(!req))
 		return 0;
-	if (mpib_unlikely(!reserve_on_rails(recv, mpib_srq_reserve))) {
+	if (mpib_unlikely(!reserve_on_rails(comm, mpib_srq_reserve))) {
 		mpib_request_put(&comm->pool, req);
 		return 0;
 	}
@@ -143,54 +143,53 @@ static int irecv_general(struct mpib_recv_comm *recv, int n, void **data, const 
 	req->remaining = 1;
 	req->imm = 0;
 	req->count = (uint8_t)n;
-	recv->row[slot] = req;
-	fill_row(recv, n, data, sizes, tags, mrs, req);
-	r = post_cts(recv, n);
-	recv->tail++;
-	recv->one_until = one_until(recv);
+	comm->recv.row[slot] = req;
+	fill_row(comm, n, data, sizes, tags, mrs, req);
+	r = post_cts(comm, n);
+	comm->recv.tail++;
+	comm->recv.one_until = one_until(comm);
 	if (mpib_unlikely(r < 0))
 		return r;
 
-	(*recv->cts_count)++;
+	(*comm->recv.cts_count)++;
 	*ret = req;
 	return 0;
 }
 
-static __attribute__((noinline)) ncclResult_t general(struct mpib_recv_comm *recv, int n,
-						      void **data, const size_t *sizes,
-						      const int *tags, struct mpib_mr **mrs,
+static __attribute__((noinline)) ncclResult_t general(struct mpib_comm *comm, int n, void **data,
+						      const size_t *sizes, const int *tags,
+						      struct mpib_mr **mrs,
 						      struct mpib_request **ret)
 {
-	return mpib_result(irecv_general(recv, n, data, sizes, tags, mrs, ret));
+	return mpib_result(irecv_general(comm, n, data, sizes, tags, mrs, ret));
 }
 
 /* Whether nothing about a receive of one is unusual; if so, what it needs is reserved. */
-static mpib_always_inline bool is_usual(struct mpib_recv_comm *recv, const struct mpib_mr *mr)
+static mpib_always_inline bool is_usual(struct mpib_comm *comm, const struct mpib_mr *mr)
 {
-	return mpib_likely(mr != NULL) && mpib_likely(!recv->base.error) &&
-	       mpib_likely(recv->tail != recv->one_until) &&
-	       mpib_likely(!recv->row[recv->tail % MPIB_ROWS]) &&
-	       mpib_likely(recv->base.pool.free != NULL) &&
-	       reserve_on_rails(recv, mpib_srq_reserve_spare);
+	return mpib_likely(mr != NULL) && mpib_likely(!comm->error) &&
+	       mpib_likely(comm->recv.tail != comm->recv.one_until) &&
+	       mpib_likely(!comm->recv.row[comm->recv.tail % MPIB_ROWS]) &&
+	       mpib_likely(comm->pool.free != NULL) &&
+	       reserve_on_rails(comm, mpib_srq_reserve_spare);
 }
 
-static mpib_always_inline int irecv_one(struct mpib_recv_comm *recv, void *data, size_t size,
-					int tag, const struct mpib_mr *mr,
-					struct mpib_request **ret)
+static mpib_always_inline int irecv_one(struct mpib_comm *comm, void *data, size_t size, int tag,
+					const struct mpib_mr *mr, struct mpib_request **ret)
 {
-	struct mpib_cts *cts = &recv->cts_one;
-	struct ibv_send_wr *wr = &recv->cts_wr;
-	uint32_t tail = recv->tail;
+	struct mpib_cts *cts = &comm->recv.cts_one;
+	struct ibv_send_wr *wr = &comm->recv.cts_wr;
+	uint32_t tail = comm->recv.tail;
 	unsigned int slot = tail % MPIB_ROWS;
-	struct mpib_request *req = mpib_request_get(&recv->base.pool);
+	struct mpib_request *req = mpib_request_get(&comm->pool);
 	int r;
 
 	req->remaining = 1;
 	req->imm = 0;
 	req->count = 1;
 	req->room[0] = size;
-	recv->row[slot] = req;
-	recv->tail = tail + 1;
+	comm->recv.row[slot] = req;
+	comm->recv.tail = tail + 1;
 	*ret = req;
 	cts->addr = (uint64_t)(uintptr_t)data;
 	memcpy(cts->rkey, mr->rkey, sizeof(cts->rkey));
@@ -198,21 +197,21 @@ static mpib_always_inline int irecv_one(struct mpib_recv_comm *recv, void *data,
 	cts->size_high = (uint16_t)(size >> 32);
 	cts->tag = (uint32_t)tag;
 	cts->seq = tail + 1;
-	wr->wr.rdma.remote_addr = recv->cts_addr + slot * sizeof(struct mpib_cts_row);
-	(*recv->cts_count)++;
-	r = ibv_post_send(recv->cts_qp, wr, &recv->base.bad);
-	return mpib_unlikely(r) ? cts_failed(recv, r) : 0;
+	wr->wr.rdma.remote_addr = comm->recv.cts_addr + slot * sizeof(struct mpib_cts_row);
+	(*comm->recv.cts_count)++;
+	r = ibv_post_send(comm->recv.cts_qp, wr, &comm->bad);
+	return mpib_unlikely(r) ? cts_failed(comm, r) : 0;
 }
 
 ncclResult_t mpib_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags,
 			void **mhandles, void **request)
 {
-	struct mpib_recv_comm *recv = mpib_recv_comm(recv_comm);
+	struct mpib_comm *comm = recv_comm;
 	struct mpib_mr **mrs = (struct mpib_mr **)mhandles;
 	struct mpib_request **ret = (struct mpib_request **)request;
 
 	*ret = NULL;
-	if (mpib_unlikely(n != 1 || !is_usual(recv, mrs[0])))
-		return general(recv, n, data, sizes, tags, mrs, ret);
-	return mpib_result(irecv_one(recv, data[0], sizes[0], tags[0], mrs[0], ret));
+	if (mpib_unlikely(n != 1 || !is_usual(comm, mrs[0])))
+		return general(comm, n, data, sizes, tags, mrs, ret);
+	return mpib_result(irecv_one(comm, data[0], sizes[0], tags[0], mrs[0], ret));
 }

@@ -15,29 +15,29 @@
 #define WRONG_PARTS   "its completion record gives SUP bytes that can't be"
 #define WRONG_SIZE    "its size is not that of the data that arrived"
 
-static __attribute__((cold)) int protocol_error(struct mpib_recv_comm *recv, unsigned int rail,
+static __attribute__((cold)) int protocol_error(struct mpib_comm *comm, unsigned int rail,
 						uint32_t imm, const char *what)
 {
 	char text[200];
 
 	(void)snprintf(text, sizeof(text), "%s rail %s: immediate 0x%08x: %s", mpib_rail_name(rail),
-		       recv->base.dev->hca[rail].name, imm, what);
-	return mpib_comm_fail(&recv->base, -EPROTO, text);
+		       comm->dev->hca[rail].name, imm, what);
+	return mpib_comm_fail(comm, -EPROTO, text);
 }
 
 /* An immediate that can't belong to anything. */
-static __attribute__((cold)) int stray(struct mpib_recv_comm *recv, unsigned int rail, uint32_t imm,
+static __attribute__((cold)) int stray(struct mpib_comm *comm, unsigned int rail, uint32_t imm,
 				       const struct mpib_request *req)
 {
-	mpib_srq_used(recv->hca[rail], &recv->reserved[rail]);
-	return protocol_error(recv, rail, imm,
+	mpib_srq_used(comm->recv.hca[rail], &comm->recv.reserved[rail]);
+	return protocol_error(comm, rail, imm,
 			      req ? "more messages than receives"
 				  : "no receive is posted in its slot");
 }
 
 /* The first immediate of a row fixes the rails that are to come, a second one has to be like it.
  * Returns those that are still missing, or an error. */
-static mpib_always_inline int missing(struct mpib_recv_comm *recv, struct mpib_request *req,
+static mpib_always_inline int missing(struct mpib_comm *comm, struct mpib_request *req,
 				      unsigned int rail, uint32_t imm)
 {
 	unsigned int left = mpib_imm_mask(imm), bit = mpib_rail_bit(rail);
@@ -45,11 +45,11 @@ static mpib_always_inline int missing(struct mpib_recv_comm *recv, struct mpib_r
 	if (req->imm) {
 		left = req->left;
 		if (mpib_unlikely(imm != req->imm || !(left & bit)))
-			return protocol_error(recv, rail, imm, CONTRADICTION);
+			return protocol_error(comm, rail, imm, CONTRADICTION);
 		return 0;
 	}
-	if (mpib_unlikely(!(left & bit) || left & ~recv->base.data_mask))
-		return protocol_error(recv, rail, imm, WRONG_RAILS);
+	if (mpib_unlikely(!(left & bit) || left & ~comm->data_mask))
+		return protocol_error(comm, rail, imm, WRONG_RAILS);
 	left &= ~bit;
 	if (left) {
 		req->imm = imm;
@@ -59,22 +59,21 @@ static mpib_always_inline int missing(struct mpib_recv_comm *recv, struct mpib_r
 }
 
 /* The receive that a row reserved on @idle and that nothing used is free again. */
-static mpib_always_inline void unused(struct mpib_recv_comm *recv, unsigned int idle)
+static mpib_always_inline void unused(struct mpib_comm *comm, unsigned int idle)
 {
-	recv->reserved[idle]--;
-	mpib_srq_release(recv->hca[idle]);
+	comm->recv.reserved[idle]--;
+	mpib_srq_release(comm->recv.hca[idle]);
 }
 
 /* Every rail of @mask has reported: nothing of the row can still arrive. */
-static mpib_always_inline void complete(struct mpib_recv_comm *recv, struct mpib_request *req,
+static mpib_always_inline void complete(struct mpib_comm *comm, struct mpib_request *req,
 					uint32_t imm, unsigned int mask, unsigned int messages)
 {
-	struct mpib_comm *comm = &recv->base;
 
-	recv->row[mpib_imm_slot(imm)] = NULL;
-	recv->carried |= mask;
+	comm->recv.row[mpib_imm_slot(imm)] = NULL;
+	comm->recv.carried |= mask;
 	if (mask != MPIB_RAILS_ALL && mask != comm->data_mask)
-		unused(recv, mask == mpib_rail_bit(MPIB_SOUT) ? MPIB_SUP : MPIB_SOUT);
+		unused(comm, mask == mpib_rail_bit(MPIB_SOUT) ? MPIB_SUP : MPIB_SOUT);
 	comm->counters->messages += messages;
 	req->remaining = 0;
 }
@@ -88,17 +87,17 @@ static inline bool parts_fit(unsigned int mask, uint64_t sum, uint64_t sup)
 }
 
 /* A row whose sizes are in the completion record: a group, or a message that was cut. */
-static __attribute__((noinline)) int record_immediate(struct mpib_recv_comm *recv,
+static __attribute__((noinline)) int record_immediate(struct mpib_comm *comm,
 						      struct mpib_request *req, unsigned int rail,
 						      uint32_t imm)
 {
-	int left = missing(recv, req, rail, imm);
+	int left = missing(comm, req, rail, imm);
 	unsigned int count = req->count, k = 0;
 	uint64_t *record, sum = 0, sup;
 
 	if (left)
 		return left < 0 ? left : 0;
-	record = &recv->records[mpib_imm_slot(imm) * MPIB_RECORD_NUMBERS];
+	record = &comm->recv.records[mpib_imm_slot(imm) * MPIB_RECORD_NUMBERS];
 	do {
 		uint64_t size = atomic_load_explicit((_Atomic uint64_t *)&record[1 + k],
 						     memory_order_acquire);
@@ -106,20 +105,20 @@ static __attribute__((noinline)) int record_immediate(struct mpib_recv_comm *rec
 		req->sizes[k] = size;
 		sum += size;
 		if (mpib_unlikely(size > req->room[k]))
-			return protocol_error(recv, rail, imm, TOO_LARGE);
+			return protocol_error(comm, rail, imm, TOO_LARGE);
 	} while (++k < count);
 	sup = atomic_load_explicit((_Atomic uint64_t *)&record[0], memory_order_acquire);
 	if (mpib_unlikely(!parts_fit(mpib_imm_mask(imm), sum, sup)))
-		return protocol_error(recv, rail, imm, WRONG_PARTS);
-	recv->base.counters->rail[MPIB_SOUT].bytes += sum - sup;
-	recv->base.counters->rail[MPIB_SUP].bytes += sup;
+		return protocol_error(comm, rail, imm, WRONG_PARTS);
+	comm->counters->rail[MPIB_SOUT].bytes += sum - sup;
+	comm->counters->rail[MPIB_SUP].bytes += sup;
 	req->size = req->sizes[0];
-	complete(recv, req, imm, mpib_imm_mask(imm), count);
+	complete(comm, req, imm, mpib_imm_mask(imm), count);
 	return 0;
 }
 
 /* A message alone in its row: its size is what arrived. */
-static mpib_always_inline int on_immediate(struct mpib_recv_comm *recv, struct mpib_request *req,
+static mpib_always_inline int on_immediate(struct mpib_comm *comm, struct mpib_request *req,
 					   unsigned int rail, uint32_t imm, uint32_t byte_len)
 {
 	uint64_t size = byte_len;
@@ -132,72 +131,72 @@ static mpib_always_inline int on_immediate(struct mpib_recv_comm *recv, struct m
 
 		if (req->imm)
 			size += req->size;
-		left = missing(recv, req, rail, imm);
+		left = missing(comm, req, rail, imm);
 		if (mpib_unlikely(left < 0))
 			return left;
 		mask = MPIB_RAILS_ALL;
 		if (left) {
 			req->size = size;
-			recv->base.counters->rail[rail].bytes += byte_len;
+			comm->counters->rail[rail].bytes += byte_len;
 			return 0;
 		}
 	}
 	req->size = size;
-	recv->base.counters->rail[rail].bytes += byte_len;
+	comm->counters->rail[rail].bytes += byte_len;
 	if (mpib_unlikely(req->count != 1 || (mpib_imm_units(size) != mpib_imm_size(imm) &&
 					      mpib_imm_size_q(size) != mpib_imm_size(imm))))
-		return protocol_error(recv, rail, imm, WRONG_SIZE);
+		return protocol_error(comm, rail, imm, WRONG_SIZE);
 	if (mpib_unlikely(size > req->room[0]))
-		return protocol_error(recv, rail, imm, TOO_LARGE);
-	complete(recv, req, imm, mask, 1);
+		return protocol_error(comm, rail, imm, TOO_LARGE);
+	complete(comm, req, imm, mask, 1);
 	return 0;
 }
 
 /* Anything but an immediate. */
-static __attribute__((noinline)) void other_completion(struct mpib_recv_comm *recv,
+static __attribute__((noinline)) void other_completion(struct mpib_comm *comm,
 						       const struct ibv_wc *wc)
 {
 	if (wc->opcode == IBV_WC_RDMA_READ) /* of a flush */
-		recv->base.pool.requests[wc->wr_id].remaining--;
+		comm->pool.requests[wc->wr_id].remaining--;
 	else /* a signalled CTS write: the queue is free of it and of all before it */
-		recv->cts_limit = (uint32_t)wc->wr_id + 1 + MPIB_CTS_DEPTH;
+		comm->recv.cts_limit = (uint32_t)wc->wr_id + 1 + MPIB_CTS_DEPTH;
 }
 
 /* Completions that nobody will look at any more still took receives from the shared queue. */
-static __attribute__((cold)) int give_up(struct mpib_recv_comm *recv, unsigned int rail,
+static __attribute__((cold)) int give_up(struct mpib_comm *comm, unsigned int rail,
 					 const struct ibv_wc *wc, const struct ibv_wc *end, int r)
 {
 	for (; wc < end; wc++)
 		if (wc->wr_id == MPIB_WR_RECV)
-			mpib_srq_used(recv->hca[rail], &recv->reserved[rail]);
+			mpib_srq_used(comm->recv.hca[rail], &comm->recv.reserved[rail]);
 	return r;
 }
 
 /* A clear-to-send of a peer that has closed: all that it sent went before its end, and nothing
  * answers the row any more. */
-static bool is_idle_cts(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc)
+static bool is_idle_cts(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc)
 {
-	return wc->wr_id != MPIB_WR_RECV && rail == recv->cts_rail &&
-	       wc->qp_num == recv->cts_qp->qp_num && mpib_comm_peer_closed(&recv->base);
+	return wc->wr_id != MPIB_WR_RECV && rail == comm->recv.cts_rail &&
+	       wc->qp_num == comm->recv.cts_qp->qp_num && mpib_comm_peer_closed(comm);
 }
 
 /* 0 where the rest of the completions still count. */
-static __attribute__((cold)) int bad_completion(struct mpib_recv_comm *recv, unsigned int rail,
+static __attribute__((cold)) int bad_completion(struct mpib_comm *comm, unsigned int rail,
 						const struct ibv_wc *wc, const struct ibv_wc *end)
 {
 	int r;
 
-	if (is_idle_cts(recv, rail, wc))
+	if (is_idle_cts(comm, rail, wc))
 		return 0;
-	r = mpib_comm_bad_completion(&recv->base, rail, wc);
-	return give_up(recv, rail, wc, r < 0 ? end : wc + 1, r);
+	r = mpib_comm_bad_completion(comm, rail, wc);
+	return give_up(comm, rail, wc, r < 0 ? end : wc + 1, r);
 }
 
 /* @rail is a constant. */
-static mpib_always_inline int completed(struct mpib_recv_comm *recv, unsigned int rail,
+static mpib_always_inline int completed(struct mpib_comm *comm, unsigned int rail,
 					const struct ibv_wc *wc, int n)
 {
-	struct mpib_counter_rail *counters = &recv->base.counters->rail[rail];
+	struct mpib_counter_rail *counters = &comm->counters->rail[rail];
 
 	for (const struct ibv_wc *end = wc + n; wc < end; wc++) {
 		struct mpib_request *req;
@@ -205,35 +204,34 @@ static mpib_always_inline int completed(struct mpib_recv_comm *recv, unsigned in
 		int r;
 
 		if (mpib_unlikely(wc->status != IBV_WC_SUCCESS)) {
-			r = bad_completion(recv, rail, wc, end);
+			r = bad_completion(comm, rail, wc, end);
 			if (r < 0)
 				return r;
 			continue;
 		}
 		if (mpib_unlikely(wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)) {
-			other_completion(recv, wc);
+			other_completion(comm, wc);
 			continue;
 		}
 		imm = ntohl(wc->imm_data);
-		req = recv->row[mpib_imm_slot(imm)];
-		if (mpib_unlikely(!req || !recv->reserved[rail])) {
-			r = stray(recv, rail, imm, req);
-			return give_up(recv, rail, wc + 1, end, r);
+		req = comm->recv.row[mpib_imm_slot(imm)];
+		if (mpib_unlikely(!req || !comm->recv.reserved[rail])) {
+			r = stray(comm, rail, imm, req);
+			return give_up(comm, rail, wc + 1, end, r);
 		}
-		recv->reserved[rail]--;
+		comm->recv.reserved[rail]--;
 		counters->requests++;
 		r = mpib_likely(mpib_imm_size(imm) != MPIB_IMM_SIZE_RECORD)
-			    ? on_immediate(recv, req, rail, imm, wc->byte_len)
-			    : record_immediate(recv, req, rail, imm);
+			    ? on_immediate(comm, req, rail, imm, wc->byte_len)
+			    : record_immediate(comm, req, rail, imm);
 		if (mpib_unlikely(r < 0))
-			return give_up(recv, rail, wc + 1, end, r);
+			return give_up(comm, rail, wc + 1, end, r);
 	}
 	return 0;
 }
 
-int mpib_recv_completed(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc,
-			int n)
+int mpib_recv_completed(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc, int n)
 {
-	return rail == MPIB_SOUT ? completed(recv, MPIB_SOUT, wc, n)
-				 : completed(recv, MPIB_SUP, wc, n);
+	return rail == MPIB_SOUT ? completed(comm, MPIB_SOUT, wc, n)
+				 : completed(comm, MPIB_SUP, wc, n);
 }

@@ -7,7 +7,6 @@
 
 /* Credits @n completions, good or bad, that a poll of the rail gave. 0, or an error, which has
  * failed the connection. */
-int mpib_recv_completed(struct mpib_recv_comm *recv, unsigned int rail, const struct ibv_wc *wc,
-			int n);
+int mpib_recv_completed(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc, int n);
 
 #endif

@@ -32,9 +32,8 @@ static const struct mpib_mr no_mr; /* an empty message may come without */
 /* ---- errors and "not now" ------------------------------------------------------------------ */
 
 /* For want of a clear-to-send: 0, or why there will be none any more. */
-static int not_now(struct mpib_send_comm *send)
+static int not_now(struct mpib_comm *comm)
 {
-	struct mpib_comm *comm = &send->base;
 
 	comm->counters->stalls++;
 	if (mpib_unlikely(atomic_load_explicit(&comm->flags, memory_order_relaxed)))
@@ -42,7 +41,7 @@ static int not_now(struct mpib_send_comm *send)
 	return 0;
 }
 
-static __attribute__((cold)) int too_large(struct mpib_send_comm *send, size_t size,
+static __attribute__((cold)) int too_large(struct mpib_comm *comm, size_t size,
 					   const struct mpib_cts *cts)
 {
 	char text[160];
@@ -51,7 +50,7 @@ static __attribute__((cold)) int too_large(struct mpib_send_comm *send, size_t s
 		       "a message of %zu bytes (tag 0x%x) met a receive of %llu bytes: nothing was "
 		       "sent",
 		       size, cts->tag, (unsigned long long)mpib_cts_size(cts));
-	return mpib_comm_fail(&send->base, -EPROTO, text);
+	return mpib_comm_fail(comm, -EPROTO, text);
 }
 
 /* ---- split, fill in, post ------------------------------------------------------------------ */
@@ -64,10 +63,10 @@ struct parts {
 };
 
 /* A message that @share doesn't divide, or that is too short, takes the rail of the larger part. */
-static mpib_always_inline struct parts split(const struct mpib_send_comm *send, size_t size,
+static mpib_always_inline struct parts split(const struct mpib_comm *comm, size_t size,
 					     uint32_t share)
 {
-	if (share - 1 < MPIB_SHARE_MAX - 1 && size >= send->split_min) {
+	if (share - 1 < MPIB_SHARE_MAX - 1 && size >= comm->send.split_min) {
 		size_t sup = mpib_split_sup(size, share);
 
 		return (struct parts){ sup, sup ? MPIB_RAILS_ALL : mpib_rail_bit(MPIB_SOUT) };
@@ -90,47 +89,45 @@ static mpib_always_inline void fill(struct ibv_send_wr *wr, struct ibv_sge *sge,
 }
 
 /* Each message, or chain, takes the next QP of a rail. */
-static inline struct mpib_send_qp *next_qp(struct mpib_send_comm *send, unsigned int rail)
+static inline struct mpib_send_qp *next_qp(struct mpib_comm *comm, unsigned int rail)
 {
-	struct mpib_send_qp *at = send->at[rail];
+	struct mpib_send_qp *at = comm->send.at[rail];
 
-	send->at[rail] = at->next;
+	comm->send.at[rail] = at->next;
 	return at;
 }
 
 /* One completion will come of it. If it fails, another rail may have posted: the connection has
  * failed. */
-static mpib_always_inline int post(struct mpib_send_comm *send, unsigned int rail,
-				   struct ibv_qp *qp, struct ibv_send_wr *wr)
+static mpib_always_inline int post(struct mpib_comm *comm, unsigned int rail, struct ibv_qp *qp,
+				   struct ibv_send_wr *wr)
 {
 	int r;
 
-	send->base.polled[rail]++;
-	r = ibv_post_send(qp, wr, &send->base.bad);
-	return mpib_unlikely(r)
-		       ? mpib_comm_post_failed(&send->base, rail, "ibv_post_send failed", r)
-		       : 0;
+	comm->polled[rail]++;
+	r = ibv_post_send(qp, wr, &comm->bad);
+	return mpib_unlikely(r) ? mpib_comm_post_failed(comm, rail, "ibv_post_send failed", r) : 0;
 }
 
 /* ---- a message alone in its row ------------------------------------------------------------ */
 
-static mpib_always_inline void fill_alone(struct mpib_send_comm *send, unsigned int rail,
+static mpib_always_inline void fill_alone(struct mpib_comm *comm, unsigned int rail,
 					  const struct mpib_request *req,
 					  const struct mpib_cts *cts, const struct mpib_mr *mr,
 					  uint64_t addr, size_t offset, size_t len, uint32_t imm)
 {
-	struct mpib_counter_rail *counters = &send->base.counters->rail[rail];
+	struct mpib_counter_rail *counters = &comm->counters->rail[rail];
 
-	send->wr[rail].wr_id = req->index;
-	send->wr[rail].imm_data = imm;
-	fill(&send->wr[rail], &send->sge[rail], rail, cts, mr, addr, offset, len);
+	comm->send.wr[rail].wr_id = req->index;
+	comm->send.wr[rail].imm_data = imm;
+	fill(&comm->send.wr[rail], &comm->send.sge[rail], rail, cts, mr, addr, offset, len);
 	counters->bytes += len;
 	counters->requests++;
 }
 
 /* @rails is a constant. All is filled in before anything is posted: little has to outlive the call
  * then. */
-static mpib_always_inline int send_on(struct mpib_send_comm *send, unsigned int rails,
+static mpib_always_inline int send_on(struct mpib_comm *comm, unsigned int rails,
 				      struct mpib_request *req, const struct mpib_cts *cts,
 				      const struct mpib_mr *mr, uint64_t addr, size_t size,
 				      size_t sup, uint32_t imm)
@@ -141,27 +138,28 @@ static mpib_always_inline int send_on(struct mpib_send_comm *send, unsigned int 
 	req->remaining = (uint32_t)on_sout + on_sup;
 	imm = htonl(imm | mpib_imm_encode(0, rails, 0));
 	if (on_sout)
-		fill_alone(send, MPIB_SOUT, req, cts, mr, addr, 0, size - sup, imm);
+		fill_alone(comm, MPIB_SOUT, req, cts, mr, addr, 0, size - sup, imm);
 	if (on_sup)
-		fill_alone(send, MPIB_SUP, req, cts, mr, addr, size - sup, sup, imm);
+		fill_alone(comm, MPIB_SUP, req, cts, mr, addr, size - sup, sup, imm);
 	if (on_sout) {
-		int r = post(send, MPIB_SOUT, next_qp(send, MPIB_SOUT)->qp, &send->wr[MPIB_SOUT]);
+		int r = post(comm, MPIB_SOUT, next_qp(comm, MPIB_SOUT)->qp,
+			     &comm->send.wr[MPIB_SOUT]);
 
 		if (!on_sup || mpib_unlikely(r < 0))
 			return r;
 	}
-	return post(send, MPIB_SUP, next_qp(send, MPIB_SUP)->qp, &send->wr[MPIB_SUP]);
+	return post(comm, MPIB_SUP, next_qp(comm, MPIB_SUP)->qp, &comm->send.wr[MPIB_SUP]);
 }
 
 /* @cts is the row at head, which has arrived, has one element and the right tag; the message fits
  * into it, and its parts into a request each. */
-static mpib_always_inline int send_alone(struct mpib_send_comm *send, const struct mpib_cts *cts,
+static mpib_always_inline int send_alone(struct mpib_comm *comm, const struct mpib_cts *cts,
 					 uint32_t head, uint32_t share, void *data, size_t size,
 					 uint32_t size_q, const struct mpib_mr *mr,
 					 struct mpib_request **ret)
 {
-	struct mpib_counter_entry *counters = send->base.counters;
-	struct mpib_request *req = mpib_request_get(&send->base.pool);
+	struct mpib_counter_entry *counters = comm->counters;
+	struct mpib_request *req = mpib_request_get(&comm->pool);
 	uint32_t imm = mpib_imm_encode(head, 0, size_q);
 	uint64_t addr = (uint64_t)(uintptr_t)data;
 	struct parts parts;
@@ -170,59 +168,58 @@ static mpib_always_inline int send_alone(struct mpib_send_comm *send, const stru
 		return 0;
 	*ret = req;
 	req->size = size;
-	send->head = head + 1;
+	comm->send.head = head + 1;
 	counters->share = share;
 	counters->messages++;
-	parts = split(send, size, share);
+	parts = split(comm, size, share);
 	if (parts.rails == MPIB_RAILS_ALL)
-		return send_on(send, MPIB_RAILS_ALL, req, cts, mr, addr, size, parts.sup, imm);
+		return send_on(comm, MPIB_RAILS_ALL, req, cts, mr, addr, size, parts.sup, imm);
 	if (parts.rails == mpib_rail_bit(MPIB_SUP))
-		return send_on(send, mpib_rail_bit(MPIB_SUP), req, cts, mr, addr, size, size, imm);
-	return send_on(send, mpib_rail_bit(MPIB_SOUT), req, cts, mr, addr, size, 0, imm);
+		return send_on(comm, mpib_rail_bit(MPIB_SUP), req, cts, mr, addr, size, size, imm);
+	return send_on(comm, mpib_rail_bit(MPIB_SOUT), req, cts, mr, addr, size, 0, imm);
 }
 
 /* ---- a row of several messages, or of one that has to be cut ------------------------------- */
 
-static inline unsigned int rail_if_filled(const struct mpib_send_comm *send, unsigned int rail)
+static inline unsigned int rail_if_filled(const struct mpib_comm *comm, unsigned int rail)
 {
-	const struct mpib_chain *chain = &send->group.chain[rail];
+	const struct mpib_chain *chain = &comm->send.group.chain[rail];
 
 	return chain->at < &chain->wr[MPIB_GROUP_MAX] ? mpib_rail_bit(rail) : 0;
 }
 
-static mpib_always_inline void fill_chain(struct mpib_send_comm *send, unsigned int rail,
+static mpib_always_inline void fill_chain(struct mpib_comm *comm, unsigned int rail,
 					  const struct mpib_cts *cts, const struct mpib_mr *mr,
 					  uint64_t addr, size_t offset, size_t len)
 {
-	struct mpib_wr *wr = --send->group.chain[rail].at;
+	struct mpib_wr *wr = --comm->send.group.chain[rail].at;
 
 	fill(&wr->wr, &wr->sge, rail, cts, mr, addr, offset, len);
-	send->base.counters->rail[rail].bytes += len;
+	comm->counters->rail[rail].bytes += len;
 }
 
 /* Pieces of the messages that are too long for one request, as many as the chain takes. True where
  * none is left. */
-static __attribute__((noinline, cold)) bool fill_pieces(struct mpib_send_comm *send,
-							unsigned int rail)
+static __attribute__((noinline, cold)) bool fill_pieces(struct mpib_comm *comm, unsigned int rail)
 {
-	struct mpib_chain *chain = &send->group.chain[rail];
+	struct mpib_chain *chain = &comm->send.group.chain[rail];
 	struct mpib_request *req;
 
 	for (; (req = chain->next); chain->next = req->mate, chain->offset = 0) {
 		size_t start = rail == MPIB_SOUT ? 0 : req->size - req->sup_bytes;
 		size_t len = rail == MPIB_SOUT ? req->size - req->sup_bytes : req->sup_bytes;
 
-		if (req->size <= send->max_uncut)
+		if (req->size <= comm->send.max_uncut)
 			continue; /* was filled in when it came */
 		while (chain->offset < len) {
 			size_t piece = len - chain->offset;
 
 			if (chain->at == chain->wr)
 				return false;
-			if (piece > send->max_msg[rail])
-				piece = send->max_msg[rail];
-			fill_chain(send, rail, &send->group.row[req->element], req->mr, req->addr,
-				   start + chain->offset, piece);
+			if (piece > comm->send.max_msg[rail])
+				piece = comm->send.max_msg[rail];
+			fill_chain(comm, rail, &comm->send.group.row[req->element], req->mr,
+				   req->addr, start + chain->offset, piece);
 			chain->offset += piece;
 		}
 	}
@@ -230,90 +227,90 @@ static __attribute__((noinline, cold)) bool fill_pieces(struct mpib_send_comm *s
 }
 
 /* The write-with-immediate that ends the row on @rail. The leader takes the record along. */
-static mpib_always_inline void fill_final(struct mpib_send_comm *send, unsigned int rail)
+static mpib_always_inline void fill_final(struct mpib_comm *comm, unsigned int rail)
 {
-	const struct mpib_group *group = &send->group;
-	struct mpib_wr *final = &send->group.chain[rail].wr[MPIB_GROUP_MAX];
-	unsigned int slot = (send->head - 1) % MPIB_ROWS;
+	const struct mpib_group *group = &comm->send.group;
+	struct mpib_wr *final = &comm->send.group.chain[rail].wr[MPIB_GROUP_MAX];
+	unsigned int slot = (comm->send.head - 1) % MPIB_ROWS;
 
 	final->wr.num_sge = rail == MPIB_SOUT || group->rails == mpib_rail_bit(MPIB_SUP);
 	final->wr.imm_data = htonl(mpib_imm_encode(slot, group->rails, MPIB_IMM_SIZE_RECORD));
 	final->wr.wr.rdma.remote_addr =
-		send->record_addr + slot * MPIB_RECORD_NUMBERS * sizeof(*group->record);
+		comm->send.record_addr + slot * MPIB_RECORD_NUMBERS * sizeof(*group->record);
 	final->sge.addr = (uint64_t)(uintptr_t)group->record;
 	final->sge.length = (1 + group->size) * (uint32_t)sizeof(*group->record);
 }
 
 /* The row's chain on @rail up to @last, which asks for a completion and is marked @final or 0. */
-static mpib_always_inline int post_chain(struct mpib_send_comm *send, unsigned int rail,
+static mpib_always_inline int post_chain(struct mpib_comm *comm, unsigned int rail,
 					 struct mpib_wr *last, unsigned int len, uint64_t final)
 {
-	struct mpib_chain *chain = &send->group.chain[rail];
+	struct mpib_chain *chain = &comm->send.group.chain[rail];
 	struct mpib_wr *at = chain->at;
 	unsigned int qp = chain->qp->index;
 
-	last->wr.wr_id = send->group.head->index | (uint64_t)len << MPIB_WR_ENTRIES_SHIFT |
+	last->wr.wr_id = comm->send.group.head->index | (uint64_t)len << MPIB_WR_ENTRIES_SHIFT |
 			 (uint64_t)qp << MPIB_WR_QP_SHIFT | MPIB_WR_CHAIN | final;
-	send->chained[rail][qp] += len;
+	comm->send.chained[rail][qp] += len;
 	chain->at = &chain->wr[MPIB_GROUP_MAX];
-	return post(send, rail, chain->qp->qp, &at->wr);
+	return post(comm, rail, chain->qp->qp, &at->wr);
 }
 
 /* A full chain, which doesn't end the row. */
-static __attribute__((noinline, cold)) int post_full(struct mpib_send_comm *send, unsigned int rail)
+static __attribute__((noinline, cold)) int post_full(struct mpib_comm *comm, unsigned int rail)
 {
-	struct mpib_chain *chain = &send->group.chain[rail];
+	struct mpib_chain *chain = &comm->send.group.chain[rail];
 	struct mpib_wr *last = &chain->wr[MPIB_GROUP_MAX - 1];
 	int r;
 
 	last->wr.next = NULL;
 	last->wr.send_flags = IBV_SEND_SIGNALED;
-	send->base.counters->rail[rail].requests += MPIB_GROUP_MAX;
-	r = post_chain(send, rail, last, MPIB_GROUP_MAX, 0);
+	comm->counters->rail[rail].requests += MPIB_GROUP_MAX;
+	r = post_chain(comm, rail, last, MPIB_GROUP_MAX, 0);
 	last->wr.next = &chain->wr[MPIB_GROUP_MAX].wr;
 	last->wr.send_flags = 0;
 	return r;
 }
 
 /* Whether the QP takes @n work requests more. */
-static inline bool has_room(const struct mpib_send_comm *send, unsigned int rail, unsigned int n)
+static inline bool has_room(const struct mpib_comm *comm, unsigned int rail, unsigned int n)
 {
-	unsigned int qp = send->group.chain[rail].qp->index;
+	unsigned int qp = comm->send.group.chain[rail].qp->index;
 
-	return send->chained[rail][qp] + n <= MPIB_SQ_CHAINED;
+	return comm->send.chained[rail][qp] + n <= MPIB_SQ_CHAINED;
 }
 
 /* What the row has on @rail, a constant, as far as the send queue has room: 1 where it is all
  * posted. */
-static mpib_always_inline int post_rail(struct mpib_send_comm *send, unsigned int rail)
+static mpib_always_inline int post_rail(struct mpib_comm *comm, unsigned int rail)
 {
-	struct mpib_chain *chain = &send->group.chain[rail];
+	struct mpib_chain *chain = &comm->send.group.chain[rail];
 	unsigned int n;
 	int r;
 
-	if (mpib_unlikely(send->group.cut)) {
-		while (!fill_pieces(send, rail)) {
-			if (!has_room(send, rail, MPIB_GROUP_MAX))
+	if (mpib_unlikely(comm->send.group.cut)) {
+		while (!fill_pieces(comm, rail)) {
+			if (!has_room(comm, rail, MPIB_GROUP_MAX))
 				return 0;
-			r = post_full(send, rail);
+			r = post_full(comm, rail);
 			if (r < 0)
 				return r;
 		}
 	}
 	n = (unsigned int)(&chain->wr[MPIB_GROUP_MAX] - chain->at);
-	if (mpib_unlikely(!has_room(send, rail, n + 1)))
+	if (mpib_unlikely(!has_room(comm, rail, n + 1)))
 		return 0;
-	fill_final(send, rail);
-	send->base.counters->rail[rail].requests += n;
-	r = post_chain(send, rail, &chain->wr[MPIB_GROUP_MAX], n + 1, MPIB_WR_FINAL);
+	fill_final(comm, rail);
+	comm->counters->rail[rail].requests += n;
+	r = post_chain(comm, rail, &chain->wr[MPIB_GROUP_MAX], n + 1, MPIB_WR_FINAL);
 	return mpib_unlikely(r < 0) ? r : 1;
 }
 
 /* The rails of @left. */
-static mpib_always_inline int post_rails(struct mpib_send_comm *send, unsigned int left)
+static mpib_always_inline int post_rails(struct mpib_comm *comm, unsigned int left)
 {
 	if (left & mpib_rail_bit(MPIB_SOUT)) {
-		int r = post_rail(send, MPIB_SOUT);
+		int r = post_rail(comm, MPIB_SOUT);
 
 		if (mpib_unlikely(r < 0))
 			return r;
@@ -321,31 +318,31 @@ static mpib_always_inline int post_rails(struct mpib_send_comm *send, unsigned i
 			left &= ~mpib_rail_bit(MPIB_SOUT);
 	}
 	if (left & mpib_rail_bit(MPIB_SUP)) {
-		int r = post_rail(send, MPIB_SUP);
+		int r = post_rail(comm, MPIB_SUP);
 
 		if (mpib_unlikely(r < 0))
 			return r;
 		if (mpib_likely(r))
 			left &= ~mpib_rail_bit(MPIB_SUP);
 	}
-	send->group.unposted = (uint8_t)left;
-	send->base.busy = left ? MPIB_BUSY_POSTING : 0;
+	comm->send.group.unposted = (uint8_t)left;
+	comm->busy = left ? MPIB_BUSY_POSTING : 0;
 	return 0;
 }
 
-int mpib_send_continue(struct mpib_send_comm *send)
+int mpib_send_continue(struct mpib_comm *comm)
 {
-	return post_rails(send, send->group.unposted);
+	return post_rails(comm, comm->send.group.unposted);
 }
 
 /* What the messages that have to be cut add to the rails and to the record. */
-static __attribute__((noinline, cold)) unsigned int start_cut(struct mpib_send_comm *send)
+static __attribute__((noinline, cold)) unsigned int start_cut(struct mpib_comm *comm)
 {
-	struct mpib_group *group = &send->group;
+	struct mpib_group *group = &comm->send.group;
 	unsigned int rails = 0;
 
 	for (const struct mpib_request *req = group->head; req; req = req->mate) {
-		if (req->size <= send->max_uncut)
+		if (req->size <= comm->send.max_uncut)
 			continue;
 		rails |= req->sup_bytes ? mpib_rail_bit(MPIB_SUP) : 0;
 		rails |= req->sup_bytes < req->size ? mpib_rail_bit(MPIB_SOUT) : 0;
@@ -359,35 +356,35 @@ static __attribute__((noinline, cold)) unsigned int start_cut(struct mpib_send_c
 }
 
 /* All of the row is here. */
-static __attribute__((noinline)) int post_row(struct mpib_send_comm *send)
+static __attribute__((noinline)) int post_row(struct mpib_comm *comm)
 {
-	struct mpib_group *group = &send->group;
-	unsigned int rails = rail_if_filled(send, MPIB_SOUT) | rail_if_filled(send, MPIB_SUP);
+	struct mpib_group *group = &comm->send.group;
+	unsigned int rails = rail_if_filled(comm, MPIB_SOUT) | rail_if_filled(comm, MPIB_SUP);
 
-	group->record[0] = send->base.counters->rail[MPIB_SUP].bytes - group->sup_before;
+	group->record[0] = comm->counters->rail[MPIB_SUP].bytes - group->sup_before;
 	if (mpib_unlikely(group->cut))
-		rails |= start_cut(send);
+		rails |= start_cut(comm);
 	if (mpib_unlikely(!rails))
-		rails = split(send, 0, mpib_policy_share(send)).rails;
+		rails = split(comm, 0, mpib_policy_share(comm)).rails;
 	group->rails = (uint8_t)rails;
 	group->head->rails = (uint8_t)(rails - (rails >> 1)); /* bits of a mask of two */
 	if (rails & mpib_rail_bit(MPIB_SOUT))
-		group->chain[MPIB_SOUT].qp = next_qp(send, MPIB_SOUT);
+		group->chain[MPIB_SOUT].qp = next_qp(comm, MPIB_SOUT);
 	if (rails & mpib_rail_bit(MPIB_SUP))
-		group->chain[MPIB_SUP].qp = next_qp(send, MPIB_SUP);
-	send->head++;
-	return post_rails(send, rails);
+		group->chain[MPIB_SUP].qp = next_qp(comm, MPIB_SUP);
+	comm->send.head++;
+	return post_rails(comm, rails);
 }
 
 /* Message @k of the row, @cts, which fits. @whole, a constant: each of its parts is one request. */
-static mpib_always_inline int send_in_group(struct mpib_send_comm *send, unsigned int k,
+static mpib_always_inline int send_in_group(struct mpib_comm *comm, unsigned int k,
 					    const struct mpib_cts *cts, uint32_t share, void *data,
 					    size_t size, const struct mpib_mr *mr, bool whole,
 					    struct mpib_request **ret)
 {
-	struct mpib_counter_entry *counters = send->base.counters;
-	struct mpib_group *group = &send->group;
-	struct mpib_request *req = mpib_request_get(&send->base.pool);
+	struct mpib_counter_entry *counters = comm->counters;
+	struct mpib_group *group = &comm->send.group;
+	struct mpib_request *req = mpib_request_get(&comm->pool);
 	uint64_t addr = (uint64_t)(uintptr_t)data;
 	uint32_t left = group->left & ~(1u << k);
 	size_t sup;
@@ -395,7 +392,7 @@ static mpib_always_inline int send_in_group(struct mpib_send_comm *send, unsigne
 	if (mpib_unlikely(!req))
 		return 0;
 	*ret = req;
-	sup = split(send, size, share).sup;
+	sup = split(comm, size, share).sup;
 	req->mate = group->head;
 	req->remaining = 1;
 	req->element = (uint8_t)k;
@@ -409,40 +406,39 @@ static mpib_always_inline int send_in_group(struct mpib_send_comm *send, unsigne
 	counters->share = share;
 	counters->messages++;
 	if (whole && mpib_likely(sup))
-		fill_chain(send, MPIB_SUP, cts, mr, addr, size - sup, sup);
+		fill_chain(comm, MPIB_SUP, cts, mr, addr, size - sup, sup);
 	if (whole && mpib_likely(size - sup))
-		fill_chain(send, MPIB_SOUT, cts, mr, addr, 0, size - sup);
-	return left ? 0 : post_row(send);
+		fill_chain(comm, MPIB_SOUT, cts, mr, addr, 0, size - sup);
+	return left ? 0 : post_row(comm);
 }
 
 /* Looks at the row at head: 1 and a group is being collected, 0 not now, or an error. */
-static int begin_group(struct mpib_send_comm *send)
+static int begin_group(struct mpib_comm *comm)
 {
-	struct mpib_group *group = &send->group;
-	unsigned int slot = send->head % MPIB_ROWS, n;
-	struct mpib_cts *row = send->cts[slot].element;
+	struct mpib_group *group = &comm->send.group;
+	unsigned int slot = comm->send.head % MPIB_ROWS, n;
+	struct mpib_cts *row = comm->send.cts[slot].element;
 
-	if (send->base.busy & MPIB_BUSY_POSTING)
+	if (comm->busy & MPIB_BUSY_POSTING)
 		return 0; /* test() goes on with it */
-	if (mpib_cts_seq(&row[0]) != send->head + 1)
-		return not_now(send);
+	if (mpib_cts_seq(&row[0]) != comm->send.head + 1)
+		return not_now(comm);
 	n = atomic_load_explicit((_Atomic uint8_t *)&row[0].count, memory_order_relaxed);
 	if (n == 0 || n > MPIB_GROUP_MAX)
-		return mpib_comm_fail(&send->base, -EPROTO,
-				      "a clear-to-send row names a wrong count");
+		return mpib_comm_fail(comm, -EPROTO, "a clear-to-send row names a wrong count");
 	/* All of it must be here. */
 	for (unsigned int k = 1; k < n; k++)
-		if (mpib_cts_seq(&row[k]) != send->head + 1)
-			return not_now(send);
+		if (mpib_cts_seq(&row[k]) != comm->send.head + 1)
+			return not_now(comm);
 
 	group->row = row;
 	group->size = n;
 	group->left = (1u << n) - 1;
-	group->record = &send->records[slot * MPIB_RECORD_NUMBERS];
-	group->sup_before = send->base.counters->rail[MPIB_SUP].bytes;
+	group->record = &comm->send.records[slot * MPIB_RECORD_NUMBERS];
+	group->sup_before = comm->counters->rail[MPIB_SUP].bytes;
 	group->head = NULL;
 	group->cut = false;
-	send->base.busy = MPIB_BUSY_GROUP;
+	comm->busy = MPIB_BUSY_GROUP;
 	return 1;
 }
 
@@ -457,130 +453,131 @@ static unsigned int find(const struct mpib_group *group, uint32_t tag)
 
 /* ---- isend --------------------------------------------------------------------------------- */
 
-static int group_general(struct mpib_send_comm *send, void *data, size_t size, int tag,
+static int group_general(struct mpib_comm *comm, void *data, size_t size, int tag,
 			 const struct mpib_mr *mr, struct mpib_request **ret)
 {
-	struct mpib_group *group = &send->group;
+	struct mpib_group *group = &comm->send.group;
 	const struct mpib_cts *cts;
 	unsigned int k;
 
-	if (mpib_unlikely(send->base.busy & (MPIB_BUSY_FAILED | MPIB_BUSY_CLOSED)))
-		return send->base.error ? send->base.error : not_now(send);
+	if (mpib_unlikely(comm->busy & (MPIB_BUSY_FAILED | MPIB_BUSY_CLOSED)))
+		return comm->error ? comm->error : not_now(comm);
 	if (!group->left) {
-		int r = begin_group(send);
+		int r = begin_group(comm);
 
 		if (r <= 0)
 			return r;
 	}
 	k = find(group, (uint32_t)tag);
 	if (k == MPIB_GROUP_MAX)
-		return not_now(send);
+		return not_now(comm);
 	cts = &group->row[k];
 	if (mpib_unlikely(size > mpib_cts_size(cts)))
-		return too_large(send, size, cts);
-	if (mpib_unlikely(!send->base.pool.free))
+		return too_large(comm, size, cts);
+	if (mpib_unlikely(!comm->pool.free))
 		return 0;
 	if (!mr)
 		mr = &no_mr;
-	if (mpib_likely(size <= send->max_uncut))
-		return send_in_group(send, k, cts, mpib_policy_share(send), data, size, mr, true,
+	if (mpib_likely(size <= comm->send.max_uncut))
+		return send_in_group(comm, k, cts, mpib_policy_share(comm), data, size, mr, true,
 				     ret);
 	group->cut = true;
-	return send_in_group(send, k, cts, mpib_policy_share(send), data, size, mr, false, ret);
+	return send_in_group(comm, k, cts, mpib_policy_share(comm), data, size, mr, false, ret);
 }
 
-static int alone_general(struct mpib_send_comm *send, void *data, size_t size, int tag,
+static int alone_general(struct mpib_comm *comm, void *data, size_t size, int tag,
 			 const struct mpib_mr *mr, struct mpib_request **ret)
 {
-	const struct mpib_cts *cts = send->cts[send->head % MPIB_ROWS].element;
-	uint32_t share = mpib_policy_share(send);
-	size_t sup = split(send, size, share).sup;
+	const struct mpib_cts *cts = comm->send.cts[comm->send.head % MPIB_ROWS].element;
+	uint32_t share = mpib_policy_share(comm);
+	size_t sup = split(comm, size, share).sup;
 	int r;
 
 	if (size > mpib_cts_size(cts))
-		return too_large(send, size, cts);
-	if (size - sup > send->max_msg[MPIB_SOUT] || sup > send->max_msg[MPIB_SUP] ||
-	    size > send->ar_above)
-		return group_general(send, data, size, tag, mr, ret);
+		return too_large(comm, size, cts);
+	if (size - sup > comm->send.max_msg[MPIB_SOUT] || sup > comm->send.max_msg[MPIB_SUP] ||
+	    size > comm->send.ar_above)
+		return group_general(comm, data, size, tag, mr, ret);
 	/* An empty message has no element, and needs no registration. */
-	send->wr[MPIB_SOUT].num_sge = send->wr[MPIB_SUP].num_sge = size != 0;
-	r = send_alone(send, cts, send->head, share, data, size, mpib_imm_size_q(size),
+	comm->send.wr[MPIB_SOUT].num_sge = comm->send.wr[MPIB_SUP].num_sge = size != 0;
+	r = send_alone(comm, cts, comm->send.head, share, data, size, mpib_imm_size_q(size),
 		       mr ? mr : &no_mr, ret);
-	send->wr[MPIB_SOUT].num_sge = send->wr[MPIB_SUP].num_sge = 1;
+	comm->send.wr[MPIB_SOUT].num_sge = comm->send.wr[MPIB_SUP].num_sge = 1;
 	return r;
 }
 
-static __attribute__((noinline)) ncclResult_t isend_not_now(struct mpib_send_comm *send)
+static __attribute__((noinline)) ncclResult_t isend_not_now(struct mpib_comm *comm)
 {
-	return mpib_result(not_now(send));
+	return mpib_result(not_now(comm));
 }
 
-static __attribute__((noinline)) ncclResult_t isend_alone_general(struct mpib_send_comm *send,
+static __attribute__((noinline)) ncclResult_t isend_alone_general(struct mpib_comm *comm,
 								  void *data, size_t size, int tag,
 								  void *mr,
 								  struct mpib_request **ret)
 {
-	return mpib_result(alone_general(send, data, size, tag, mr, ret));
+	return mpib_result(alone_general(comm, data, size, tag, mr, ret));
 }
 
-static __attribute__((noinline)) ncclResult_t isend_group_general(struct mpib_send_comm *send,
+static __attribute__((noinline)) ncclResult_t isend_group_general(struct mpib_comm *comm,
 								  void *data, size_t size, int tag,
 								  void *mr,
 								  struct mpib_request **ret)
 {
-	return mpib_result(group_general(send, data, size, tag, mr, ret));
+	return mpib_result(group_general(comm, data, size, tag, mr, ret));
 }
 
 /* The first message of the row that isn't matched, and nothing about it is unusual. */
-static __attribute__((noinline)) ncclResult_t isend_group(struct mpib_send_comm *send, void *data,
+static __attribute__((noinline)) ncclResult_t isend_group(struct mpib_comm *comm, void *data,
 							  size_t size, int tag, void *mr,
 							  struct mpib_request **ret)
 {
-	const struct mpib_group *group = &send->group;
+	const struct mpib_group *group = &comm->send.group;
 	const struct mpib_cts *cts;
 	unsigned int k;
 	uint32_t share;
 
-	if (mpib_unlikely(send->base.error || !group->left))
-		return isend_group_general(send, data, size, tag, mr, ret);
+	if (mpib_unlikely(comm->error || !group->left))
+		return isend_group_general(comm, data, size, tag, mr, ret);
 	k = (unsigned int)__builtin_ctz(group->left);
 	cts = &group->row[k];
 	if (mpib_unlikely(cts->tag != (uint32_t)tag) || mpib_unlikely(size > cts->size_low) ||
-	    mpib_unlikely(size > send->max_whole) || mpib_unlikely(!mr) ||
-	    mpib_unlikely(!mpib_policy_try(send, &share)))
-		return isend_group_general(send, data, size, tag, mr, ret);
-	return mpib_result(send_in_group(send, k, cts, share, data, size, mr, true, ret));
+	    mpib_unlikely(size > comm->send.max_whole) || mpib_unlikely(!mr) ||
+	    mpib_unlikely(!mpib_policy_try(comm, &share)))
+		return isend_group_general(comm, data, size, tag, mr, ret);
+	return mpib_result(send_in_group(comm, k, cts, share, data, size, mr, true, ret));
 }
 
-static __attribute__((noinline)) ncclResult_t isend_alone(struct mpib_send_comm *send, void *data,
+static __attribute__((noinline)) ncclResult_t isend_alone(struct mpib_comm *comm, void *data,
 							  size_t size, int tag, void *mr,
 							  struct mpib_request **ret)
 {
-	uint32_t share, head = send->head;
-	const struct mpib_cts *cts = send->cts[head % MPIB_ROWS].element;
+	uint32_t share, head = comm->send.head;
+	const struct mpib_cts *cts = comm->send.cts[head % MPIB_ROWS].element;
 
 	if (mpib_cts_seq(cts) != head + 1)
-		return isend_not_now(send);
+		return isend_not_now(comm);
 	if (mpib_unlikely(cts->count != 1))
-		return isend_group_general(send, data, size, tag, mr, ret);
+		return isend_group_general(comm, data, size, tag, mr, ret);
 	if (mpib_unlikely(cts->tag != (uint32_t)tag))
-		return isend_not_now(send);
-	if (mpib_unlikely(size > cts->size_low) || mpib_unlikely(size - 1 >= send->max_whole) ||
-	    mpib_unlikely(!mr) || mpib_unlikely(!mpib_policy_try(send, &share)))
-		return isend_alone_general(send, data, size, tag, mr, ret);
+		return isend_not_now(comm);
+	if (mpib_unlikely(size > cts->size_low) ||
+	    mpib_unlikely(size - 1 >= comm->send.max_whole) || mpib_unlikely(!mr) ||
+	    mpib_unlikely(!mpib_policy_try(comm, &share)))
+		return isend_alone_general(comm, data, size, tag, mr, ret);
 	return mpib_result(
-		send_alone(send, cts, head, share, data, size, mpib_imm_units(size), mr, ret));
+		send_alone(comm, cts, head, share, data, size, mpib_imm_units(size), mr, ret));
 }
 
 ncclResult_t mpib_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle,
 			void **request)
 {
-	struct mpib_send_comm *send = mpib_send_comm(send_comm);
+	struct mpib_comm *comm = send_comm;
 	struct mpib_request **ret = (struct mpib_request **)request;
 
 	*ret = NULL;
 	/* An error, a group that is being collected, or one that waits for the send queues. */
-	if (send->base.busy)
-		return isend_group(send, data, size, tag, mhandle, ret);
-	return isend_alone(send, data, size, tag, mhandle, ret);
+	if (comm->busy)
+		return isend_group(comm, data, size, tag, mhandle, ret);
+	return isend_alone(comm, data, size, tag, mhandle, ret);
 }

@@ -22,6 +22,6 @@ ncclResult_t mpib_isend(void *send_comm, void *data, size_t size, int tag, void 
 
 /* Goes on with a row whose work requests didn't all fit into the send queues. 0, or an error, which
  * has failed the connection. */
-int mpib_send_continue(struct mpib_send_comm *send);
+int mpib_send_continue(struct mpib_comm *comm);
 
 #endif

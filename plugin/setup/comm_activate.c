@@ -118,6 +118,6 @@ int mpib_comm_activate(struct mpib_comm *comm, const struct mpib_env *env)
 	}
 
 	if (comm->kind == MPIB_COUNTER_RECV && comm->dev->ptr_support && env->flush)
-		return mpib_flush_init(mpib_recv_comm(comm), env);
+		return mpib_flush_init(comm, env);
 	return 0;
 }

@@ -54,16 +54,12 @@ static int pool_init(struct mpib_comm *comm)
 int mpib_comm_new(enum mpib_counter_kind kind, struct mpib_device *dev, const struct mpib_env *env,
 		  int traffic_class, struct mpib_comm **ret)
 {
-	size_t size = kind == MPIB_COUNTER_SEND ? sizeof(struct mpib_send_comm)
-						: sizeof(struct mpib_recv_comm);
-	struct mpib_comm *comm;
+	struct mpib_comm *comm = aligned_alloc(MPIB_CACHE_LINE, sizeof(*comm));
 	int r;
 
-	size = (size + MPIB_CACHE_LINE - 1) / MPIB_CACHE_LINE * MPIB_CACHE_LINE;
-	comm = aligned_alloc(MPIB_CACHE_LINE, size);
 	if (!comm)
 		return -ENOMEM;
-	memset(comm, 0, size);
+	memset(comm, 0, sizeof(*comm));
 	comm->kind = (uint8_t)kind;
 	comm->dev = dev;
 	comm->mode = (enum mpib_mode)env->mode;
@@ -143,16 +139,14 @@ static int make_ring(struct mpib_comm *comm)
 		return r;
 
 	if (comm->kind == MPIB_COUNTER_SEND) {
-		struct mpib_send_comm *send = mpib_send_comm(comm);
 
-		send->cts = comm->ring;
-		send->records = (void *)((char *)comm->ring + ROWS_SIZE);
+		comm->send.cts = comm->ring;
+		comm->send.records = (void *)((char *)comm->ring + ROWS_SIZE);
 	} else {
-		struct mpib_recv_comm *recv = mpib_recv_comm(comm);
 
-		recv->cts_out = comm->ring;
-		recv->records = (void *)((char *)comm->ring + ROWS_SIZE);
-		recv->flush_scratch = (char *)comm->ring + ROWS_SIZE + RECORDS_SIZE;
+		comm->recv.cts_out = comm->ring;
+		comm->recv.records = (void *)((char *)comm->ring + ROWS_SIZE);
+		comm->recv.flush_scratch = (char *)comm->ring + ROWS_SIZE + RECORDS_SIZE;
 	}
 	return 0;
 }
@@ -284,18 +278,17 @@ int mpib_comm_establish(struct mpib_comm *comm, const struct mpib_env *env)
 /* Receives that immediates used up while nobody polled, and reservations that nothing will use. The
  * QPs are in the error state by now, so that nothing more arrives, and still exist: some drivers
  * drop a destroyed QP's completions. */
-static void return_receives(struct mpib_recv_comm *recv, unsigned int rail)
+static void return_receives(struct mpib_comm *comm, unsigned int rail)
 {
-	struct mpib_comm *comm = &recv->base;
 	struct ibv_wc wc[MPIB_POLL_BATCH];
 	int n;
 
 	while (comm->cq[rail] && (n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc)) > 0)
 		for (int k = 0; k < n; k++)
 			if (wc[k].wr_id == MPIB_WR_RECV)
-				mpib_srq_used(&comm->dev->hca[rail], &recv->reserved[rail]);
-	while (recv->reserved[rail]) {
-		recv->reserved[rail]--;
+				mpib_srq_used(&comm->dev->hca[rail], &comm->recv.reserved[rail]);
+	while (comm->recv.reserved[rail]) {
+		comm->recv.reserved[rail]--;
 		mpib_srq_release(&comm->dev->hca[rail]);
 	}
 }
@@ -304,9 +297,9 @@ static void free_resources(struct mpib_comm *comm)
 {
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		if (comm->kind == MPIB_COUNTER_RECV) {
-			mpib_flush_fini(mpib_recv_comm(comm), rail);
+			mpib_flush_fini(comm, rail);
 			mpib_qps_stop(comm, rail);
-			return_receives(mpib_recv_comm(comm), rail);
+			return_receives(comm, rail);
 		}
 		mpib_qps_destroy(comm, rail);
 		(void)mpib_verbs_destroy_cq(comm->cq[rail]);
@@ -326,15 +319,14 @@ static void free_resources(struct mpib_comm *comm)
  * whole is still in its place. */
 static uint32_t rows_done(const struct mpib_comm *comm)
 {
-	const struct mpib_recv_comm *recv = (const void *)comm;
-	const struct mpib_send_comm *send = (const void *)comm;
+	const uint32_t tail = comm->recv.tail;
 
 	if (comm->kind == MPIB_COUNTER_SEND)
-		return send->head - (comm->busy & MPIB_BUSY_POSTING ? 1 : 0);
-	for (uint32_t row = recv->tail - MPIB_ROWS; row != recv->tail; row++)
-		if (recv->row[row % MPIB_ROWS])
+		return comm->send.head - (comm->busy & MPIB_BUSY_POSTING ? 1 : 0);
+	for (uint32_t row = tail - MPIB_ROWS; row != tail; row++)
+		if (comm->recv.row[row % MPIB_ROWS])
 			return row;
-	return recv->tail;
+	return tail;
 }
 
 static void send_bye(struct mpib_comm *comm)

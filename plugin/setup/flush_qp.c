@@ -11,9 +11,8 @@
 /* Every request of the pool could be a flush: the queue can't overflow. */
 #define FLUSH_DEPTH MPIB_REQUESTS_MAX
 
-static int make(struct mpib_recv_comm *recv, unsigned int rail, const struct mpib_env *env)
+static int make(struct mpib_comm *comm, unsigned int rail, const struct mpib_env *env)
 {
-	struct mpib_comm *comm = &recv->base;
 	struct ibv_qp_init_attr init;
 	struct mpib_qp_end self;
 	int r;
@@ -27,33 +26,32 @@ static int make(struct mpib_recv_comm *recv, unsigned int rail, const struct mpi
 	init.cap.max_recv_wr = 1;
 	init.cap.max_send_sge = 1;
 	init.cap.max_recv_sge = 1;
-	r = mpib_verbs_create_qp(comm->dev->hca[rail].pd, &init, &recv->flush_qp[rail]);
+	r = mpib_verbs_create_qp(comm->dev->hca[rail].pd, &init, &comm->recv.flush_qp[rail]);
 	if (r < 0)
 		return r;
 
-	self.qpn = recv->flush_qp[rail]->qp_num;
+	self.qpn = comm->recv.flush_qp[rail]->qp_num;
 	self.gid = comm->local.rail[rail].gid;
 	self.mtu = comm->local.rail[rail].mtu;
 	self.lid = comm->local.rail[rail].lid;
 	self.traffic_class = comm->local.traffic_class;
-	r = mpib_qp_to_init(comm, rail, recv->flush_qp[rail], IBV_ACCESS_REMOTE_READ);
+	r = mpib_qp_to_init(comm, rail, comm->recv.flush_qp[rail], IBV_ACCESS_REMOTE_READ);
 	if (r == 0)
-		r = mpib_qp_to_rtr(comm, rail, recv->flush_qp[rail], &self, env);
+		r = mpib_qp_to_rtr(comm, rail, comm->recv.flush_qp[rail], &self, env);
 	if (r == 0)
-		r = mpib_qp_to_rts(recv->flush_qp[rail], env);
+		r = mpib_qp_to_rts(comm->recv.flush_qp[rail], env);
 	return r;
 }
 
-int mpib_flush_init(struct mpib_recv_comm *recv, const struct mpib_env *env)
+int mpib_flush_init(struct mpib_comm *comm, const struct mpib_env *env)
 {
-	struct mpib_comm *comm = &recv->base;
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		int r;
 
 		if (!(comm->data_mask & mpib_rail_bit(rail)))
 			continue;
-		r = make(recv, rail, env);
+		r = make(comm, rail, env);
 		if (r < 0 && mpib_hca_failed(&comm->dev->hca[rail]))
 			return -EIO;
 		if (r < 0) {
@@ -66,8 +64,8 @@ int mpib_flush_init(struct mpib_recv_comm *recv, const struct mpib_env *env)
 	return 0;
 }
 
-void mpib_flush_fini(struct mpib_recv_comm *recv, unsigned int rail)
+void mpib_flush_fini(struct mpib_comm *comm, unsigned int rail)
 {
-	(void)mpib_verbs_destroy_qp(recv->flush_qp[rail]);
-	recv->flush_qp[rail] = NULL;
+	(void)mpib_verbs_destroy_qp(comm->recv.flush_qp[rail]);
+	comm->recv.flush_qp[rail] = NULL;
 }

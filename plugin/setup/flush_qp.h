@@ -6,7 +6,7 @@
 #include "plugin/connection/comm.h"
 
 /* Makes the loopback QPs of the connection's data rails. One warning on failure. */
-int mpib_flush_init(struct mpib_recv_comm *recv, const struct mpib_env *env);
-void mpib_flush_fini(struct mpib_recv_comm *recv, unsigned int rail);
+int mpib_flush_init(struct mpib_comm *comm, const struct mpib_env *env);
+void mpib_flush_fini(struct mpib_comm *comm, unsigned int rail);
 
 #endif

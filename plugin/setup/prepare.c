@@ -27,33 +27,31 @@ static size_t ar_above(const struct mpib_comm *comm, const struct mpib_env *env)
 }
 
 /* What the connection is asked for, and what its rails allow. */
-static void set_limits(struct mpib_send_comm *send, const struct mpib_env *env)
+static void set_limits(struct mpib_comm *comm, const struct mpib_env *env)
 {
-	struct mpib_comm *comm = &send->base;
 
-	send->record_addr = comm->remote_qps.ring_addr;
-	send->split_min = (size_t)env->split_min;
-	send->ar_above = ar_above(comm, env);
-	send->share_fixed = comm->path == MPIB_PATH_INTRA ? MPIB_SHARE_MAX : 0;
+	comm->send.record_addr = comm->remote_qps.ring_addr;
+	comm->send.split_min = (size_t)env->split_min;
+	comm->send.ar_above = ar_above(comm, env);
+	comm->send.share_fixed = comm->path == MPIB_PATH_INTRA ? MPIB_SHARE_MAX : 0;
 	if (!(comm->data_mask & mpib_rail_bit(MPIB_SUP)))
-		send->share_fixed = 0;
-	send->share_last = send->share_fixed;
+		comm->send.share_fixed = 0;
+	comm->send.share_last = comm->send.share_fixed;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		uint32_t limit = comm->dev->hca[rail].port_attr.max_msg_sz;
 
 		/* Pieces stay whole 128-byte lines, and within a 32-bit length. */
 		if (limit == 0 || limit > 1u << 30)
 			limit = 1u << 30;
-		send->max_msg[rail] =
+		comm->send.max_msg[rail] =
 			limit > MPIB_SPLIT_ALIGN ? limit & ~(MPIB_SPLIT_ALIGN - 1) : limit;
 	}
 }
 
-static void prepare_chain(struct mpib_send_comm *send, unsigned int rail)
+static void prepare_chain(struct mpib_comm *comm, unsigned int rail)
 {
-	struct mpib_chain *chain = &send->group.chain[rail];
+	struct mpib_chain *chain = &comm->send.group.chain[rail];
 	struct mpib_wr *final = &chain->wr[MPIB_GROUP_MAX];
-	struct mpib_comm *comm = &send->base;
 
 	for (struct mpib_wr *wr = chain->wr; wr < final; wr++) {
 		wr->wr.opcode = IBV_WR_RDMA_WRITE;
@@ -69,66 +67,65 @@ static void prepare_chain(struct mpib_send_comm *send, unsigned int rail)
 	chain->at = final;
 }
 
-static void prepare_send(struct mpib_send_comm *send, const struct mpib_env *env)
+static void prepare_send(struct mpib_comm *comm, const struct mpib_env *env)
 {
-	struct mpib_comm *comm = &send->base;
 
-	set_limits(send, env);
-	send->max_uncut = WHOLE_MAX;
+	set_limits(comm, env);
+	comm->send.max_uncut = WHOLE_MAX;
 	for (unsigned int k = 0; k < MPIB_REQUESTS_MAX; k++)
 		comm->pool.requests[k].count = 1;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		unsigned int n = comm->nqps[rail];
 
-		send->at[rail] = n ? &send->qps[rail][0] : NULL;
-		prepare_chain(send, rail);
+		comm->send.at[rail] = n ? &comm->send.qps[rail][0] : NULL;
+		prepare_chain(comm, rail);
 		if (!(comm->rail_mask & mpib_rail_bit(rail)))
 			continue;
 		for (unsigned int k = 0; k < n; k++)
-			send->qps[rail][k] = (struct mpib_send_qp){
+			comm->send.qps[rail][k] = (struct mpib_send_qp){
 				.qp = comm->qp[rail][k],
-				.next = &send->qps[rail][k + 1 == n ? 0 : k + 1],
+				.next = &comm->send.qps[rail][k + 1 == n ? 0 : k + 1],
 				.index = k,
 			};
-		send->wr[rail].sg_list = &send->sge[rail];
-		send->wr[rail].num_sge = 1;
-		send->wr[rail].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		send->wr[rail].send_flags = IBV_SEND_SIGNALED;
-		if (send->max_msg[rail] < send->max_uncut)
-			send->max_uncut = send->max_msg[rail];
+		comm->send.wr[rail].sg_list = &comm->send.sge[rail];
+		comm->send.wr[rail].num_sge = 1;
+		comm->send.wr[rail].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		comm->send.wr[rail].send_flags = IBV_SEND_SIGNALED;
+		if (comm->send.max_msg[rail] < comm->send.max_uncut)
+			comm->send.max_uncut = comm->send.max_msg[rail];
 	}
-	send->max_whole = send->max_uncut < send->ar_above ? send->max_uncut : send->ar_above;
+	comm->send.max_whole = comm->send.max_uncut < comm->send.ar_above ? comm->send.max_uncut
+									  : comm->send.ar_above;
 }
 
-static void prepare_recv(struct mpib_recv_comm *recv)
+static void prepare_recv(struct mpib_comm *comm)
 {
-	struct mpib_comm *comm = &recv->base;
-	struct ibv_send_wr *wr = &recv->cts_wr;
+	struct ibv_send_wr *wr = &comm->recv.cts_wr;
 
-	recv->cts_addr = comm->remote_qps.ring_addr;
-	recv->cts_rail = mpib_qps_cts_rail(comm);
-	recv->cts_qp = comm->qp[recv->cts_rail][0];
-	recv->cts_limit = MPIB_CTS_DEPTH;
+	comm->recv.cts_addr = comm->remote_qps.ring_addr;
+	comm->recv.cts_rail = mpib_qps_cts_rail(comm);
+	comm->recv.cts_qp = comm->qp[comm->recv.cts_rail][0];
+	comm->recv.cts_limit = MPIB_CTS_DEPTH;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		comm->polled[rail] = (comm->data_mask & mpib_rail_bit(rail)) != 0;
-		recv->hca[rail] = &comm->dev->hca[rail];
+		comm->recv.hca[rail] = &comm->dev->hca[rail];
 	}
-	recv->cts_count = &comm->counters->rail[recv->cts_rail].cts;
-	recv->cts_one.count = 1;
-	recv->cts_sge.addr = (uint64_t)(uintptr_t)&recv->cts_one;
-	recv->cts_sge.length = sizeof(recv->cts_one);
-	recv->cts_sge.lkey = comm->ring_mr->lkey[recv->cts_rail];
+	comm->recv.cts_count = &comm->counters->rail[comm->recv.cts_rail].cts;
+	comm->recv.cts_one.count = 1;
+	comm->recv.cts_sge.addr = (uint64_t)(uintptr_t)&comm->recv.cts_one;
+	comm->recv.cts_sge.length = sizeof(comm->recv.cts_one);
+	comm->recv.cts_sge.lkey = comm->ring_mr->lkey[comm->recv.cts_rail];
 	wr->opcode = IBV_WR_RDMA_WRITE;
 	wr->send_flags = IBV_SEND_INLINE;
-	wr->sg_list = &recv->cts_sge;
+	wr->sg_list = &comm->recv.cts_sge;
 	wr->num_sge = 1;
-	wr->wr.rdma.rkey = comm->remote_qps.ring_rkey[recv->cts_rail];
+	wr->wr.rdma.rkey = comm->remote_qps.ring_rkey[comm->recv.cts_rail];
 }
 
 void mpib_comm_prepare(struct mpib_comm *comm, const struct mpib_env *env)
 {
 	if (comm->kind == MPIB_COUNTER_SEND)
-		prepare_send(mpib_send_comm(comm), env);
+		prepare_send(comm, env);
 	else
-		prepare_recv(mpib_recv_comm(comm));
+		prepare_recv(comm);
 }

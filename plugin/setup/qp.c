@@ -155,7 +155,7 @@ static int create_with_inline(struct mpib_comm *comm, unsigned int rail,
 			break;
 	}
 	if (r == 0)
-		mpib_recv_comm(comm)->inline_room = init->cap.max_inline_data;
+		comm->recv.inline_room = init->cap.max_inline_data;
 	return r;
 }
 

@@ -35,7 +35,7 @@ struct rail {
 	int posted, used; /* receives of the shared queue */
 };
 
-static struct mpib_recv_comm receiver;
+static struct mpib_comm receiver;
 static struct mpib_device device;
 static struct mpib_counter_entry counters;
 static struct mpib_request requests[MPIB_REQUESTS_MAX];
@@ -132,30 +132,30 @@ static void set_up(unsigned int mask)
 	context.ops.poll_cq = poll_cq;
 	qp.context = &context;
 
-	receiver.base.kind = MPIB_COUNTER_RECV;
-	receiver.base.data_mask = mask;
-	receiver.base.counters = &counters;
-	receiver.base.dev = &device;
-	receiver.base.ring_mr = &ring_mr;
-	receiver.base.ctl.fd = -1;
-	receiver.base.pool.requests = requests;
-	receiver.base.pool.free = NULL;
+	receiver.kind = MPIB_COUNTER_RECV;
+	receiver.data_mask = mask;
+	receiver.counters = &counters;
+	receiver.dev = &device;
+	receiver.ring_mr = &ring_mr;
+	receiver.ctl.fd = -1;
+	receiver.pool.requests = requests;
+	receiver.pool.free = NULL;
 	for (uint16_t k = 0; k < MPIB_REQUESTS_MAX; k++) {
-		requests[k].comm = &receiver.base;
+		requests[k].comm = &receiver;
 		requests[k].index = k;
-		mpib_request_put(&receiver.base.pool, &requests[k]);
+		mpib_request_put(&receiver.pool, &requests[k]);
 	}
-	receiver.base.path = mask & 1 ? MPIB_PATH_INTER : MPIB_PATH_INTRA; /* clear-to-sends */
-	receiver.base.qp[MPIB_SOUT][0] = receiver.base.qp[MPIB_SUP][0] = &qp;
-	receiver.cts_out = cts_out;
-	receiver.records = records;
-	mpib_comm_prepare(&receiver.base, NULL);
+	receiver.path = mask & 1 ? MPIB_PATH_INTER : MPIB_PATH_INTRA; /* clear-to-sends */
+	receiver.qp[MPIB_SOUT][0] = receiver.qp[MPIB_SUP][0] = &qp;
+	receiver.recv.cts_out = cts_out;
+	receiver.recv.records = records;
+	mpib_comm_prepare(&receiver, NULL);
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		struct mpib_hca *hca = &device.hca[rail];
 
 		cq[rail].context = srq[rail].context = &context;
-		receiver.base.cq[rail] = &cq[rail];
+		receiver.cq[rail] = &cq[rail];
 		hca->srq = &srq[rail];
 		hca->srq_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 		atomic_store(&hca->srq_credits, 0);
@@ -186,7 +186,7 @@ static void post_receive(struct input *in)
 	unsigned int what = (unsigned int)take(in, 1);
 	int n = (int)(what % MPIB_GROUP_MAX) + 1, tags[MPIB_GROUP_MAX] = { 0 };
 	static struct mpib_mr registered;
-	struct posted *row = &rows[receiver.tail % MPIB_ROWS];
+	struct posted *row = &rows[receiver.recv.tail % MPIB_ROWS];
 	void *mrs[MPIB_GROUP_MAX] = { NULL };
 	size_t sizes[MPIB_GROUP_MAX];
 	void *data[MPIB_GROUP_MAX] = { NULL };
@@ -195,15 +195,15 @@ static void post_receive(struct input *in)
 	int error;
 
 	/* The slot may be free again before its last request was handed back; the model isn't. */
-	test_receive(receiver.tail % MPIB_ROWS);
-	error = receiver.base.error;
+	test_receive(receiver.recv.tail % MPIB_ROWS);
+	error = receiver.error;
 	for (int k = 0; k < n; k++)
 		sizes[k] = room_sizes[(what >> 3) % (sizeof(room_sizes) / sizeof(room_sizes[0]))];
 	if (n == 1)
 		mrs[0] = &registered;
 	r = mpib_irecv(&receiver, n, data, sizes, tags, mrs, (void **)&req);
 	FUZZ_CHECK(error ? r == mpib_result(error) && !req
-			 : r == ncclSuccess || r == mpib_result(receiver.base.error));
+			 : r == ncclSuccess || r == mpib_result(receiver.error));
 	if (!req)
 		return;
 	FUZZ_CHECK(r == ncclSuccess && req->remaining && !row->req);
@@ -219,7 +219,7 @@ static void arrive(unsigned int rail, uint32_t imm, uint32_t byte_len, enum ibv_
 
 	/* A NIC delivers nothing without a receive; QPs of a rail that carries no data aren't
 	 * there. */
-	if (!(receiver.base.data_mask & mpib_rail_bit(rail)) || to->waiting == QUEUE_MAX ||
+	if (!(receiver.data_mask & mpib_rail_bit(rail)) || to->waiting == QUEUE_MAX ||
 	    to->posted == to->used)
 		return;
 	to->used++;
@@ -240,19 +240,19 @@ static void arrive_likely(struct input *in)
 
 	if (rail & 8)
 		size_q = MPIB_IMM_SIZE_RECORD;
-	if (receiver.tail && rail & 16)
-		slot = (receiver.tail - 1) % MPIB_ROWS;
+	if (receiver.recv.tail && rail & 16)
+		slot = (receiver.recv.tail - 1) % MPIB_ROWS;
 	arrive(rail & 1, mpib_imm_encode(slot, rail >> 1, size_q), len, IBV_WC_SUCCESS);
 }
 
 static void clear_to_send_done(void)
 {
-	struct rail *to = &rails[receiver.cts_rail];
+	struct rail *to = &rails[receiver.recv.cts_rail];
 
-	if (!receiver.tail || to->waiting == QUEUE_MAX)
+	if (!receiver.recv.tail || to->waiting == QUEUE_MAX)
 		return;
 	to->wc[to->waiting++] = (struct ibv_wc){
-		.wr_id = receiver.tail - 1,
+		.wr_id = receiver.recv.tail - 1,
 		.status = IBV_WC_SUCCESS,
 		.opcode = IBV_WC_RDMA_WRITE,
 	};
@@ -268,7 +268,7 @@ static void check_receives(void)
 		for (unsigned int k = 0; k < at->waiting; k++)
 			arriving += at->wc[k].wr_id == MPIB_WR_RECV;
 		FUZZ_CHECK(atomic_load(&device.hca[rail].srq_credits) +
-				   (int)receiver.reserved[rail] ==
+				   (int)receiver.recv.reserved[rail] ==
 			   at->posted - (at->used - arriving));
 	}
 }
@@ -278,7 +278,7 @@ static void check_done(const struct posted *row, const int *sizes)
 	uint32_t size_q = mpib_imm_size(row->imm[row->seen & 1 ? 0 : 1]);
 
 	FUZZ_CHECK(row->seen && row->seen == row->mask);
-	FUZZ_CHECK(!(row->mask & ~receiver.base.data_mask));
+	FUZZ_CHECK(!(row->mask & ~receiver.data_mask));
 	if (row->seen == 3)
 		FUZZ_CHECK(row->imm[0] == row->imm[1]);
 	for (unsigned int k = 0; k < row->count; k++) {
@@ -303,13 +303,13 @@ static void test_receive(unsigned int slot)
 	memset(sizes, 0xff, sizeof(sizes)); /* what isn't written fails the check */
 	r = mpib_test(row->req, &done, sizes);
 	check_receives();
-	FUZZ_CHECK(r == ncclSuccess || r == mpib_result(receiver.base.error));
+	FUZZ_CHECK(r == ncclSuccess || r == mpib_result(receiver.error));
 	FUZZ_CHECK(done == 0 || (done == 1 && r == ncclSuccess));
 	if (!done) {
 		FUZZ_CHECK(r != ncclSuccess || row->seen != 3);
 		return;
 	}
-	FUZZ_CHECK(!row->again || receiver.base.error);
+	FUZZ_CHECK(!row->again || receiver.error);
 	check_done(row, sizes);
 	row->req = NULL;
 }

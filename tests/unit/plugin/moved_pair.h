@@ -58,14 +58,14 @@ static inline int finish(void **state)
 	return -1;
 }
 
-static inline struct mpib_send_comm *send_comm(void)
+static inline struct mpib_comm *send_comm(void)
 {
-	return mpib_send_comm(p.send);
+	return p.send;
 }
 
-static inline struct mpib_recv_comm *recv_comm(void)
+static inline struct mpib_comm *recv_comm(void)
 {
-	return mpib_recv_comm(p.recv);
+	return p.recv;
 }
 
 #define INTRA(test)    cmocka_unit_test_setup_teardown(test, start_intra, finish)

@@ -17,14 +17,14 @@
 static struct pair p;
 static void *sends[MPIB_REQUESTS_MAX], *recvs[MPIB_REQUESTS_MAX];
 
-static struct mpib_send_comm *send_comm(void)
+static struct mpib_comm *send_comm(void)
 {
-	return mpib_send_comm(p.send);
+	return p.send;
 }
 
-static struct mpib_recv_comm *recv_comm(void)
+static struct mpib_comm *recv_comm(void)
 {
-	return mpib_recv_comm(p.recv);
+	return p.recv;
 }
 
 /* Vanilla within an island: all bytes are SUP's. */
@@ -90,7 +90,7 @@ static struct fake_qp_state qp_of(const struct mpib_comm *comm, unsigned int rai
  * requests that took. */
 static unsigned int fill_with_cut_messages(unsigned int qps)
 {
-	const struct mpib_comm *comm = &send_comm()->base;
+	const struct mpib_comm *comm = send_comm();
 
 	for (unsigned int k = 0; k < qps; k++)
 		fake_hold(comm->qp[MPIB_SUP][k]->qp_num);
@@ -104,7 +104,7 @@ static unsigned int fill_with_cut_messages(unsigned int qps)
 		assert_false(done(sends[k]));
 	}
 	for (unsigned int k = 0; k < qps; k++)
-		assert_int_equal(send_comm()->chained[MPIB_SUP][k], MPIB_SQ_CHAINED);
+		assert_int_equal(send_comm()->send.chained[MPIB_SUP][k], MPIB_SQ_CHAINED);
 	return qps;
 }
 
@@ -115,7 +115,7 @@ static void send_queue_holds_all(const char *qps)
 	const struct mpib_comm *comm;
 
 	open_pair(qps);
-	comm = &send_comm()->base;
+	comm = send_comm();
 	cut = fill_with_cut_messages(n);
 	for (unsigned int k = 1; k < n; k++)
 		fake_let_go(comm->qp[MPIB_SUP][k]->qp_num);
@@ -173,7 +173,7 @@ static void test_completions_of_a_sender(void **state)
 
 	(void)state;
 	open_pair("4");
-	comm = &send_comm()->base;
+	comm = send_comm();
 	for (used = fill_with_cut_messages(qps); used < MPIB_REQUESTS_MAX; used++) {
 		void *recv = receive_one(PIECE);
 
@@ -198,8 +198,8 @@ static void test_completions_of_a_receiver(void **state)
 
 	(void)state;
 	open_pair("4");
-	comm = &recv_comm()->base;
-	fake_hold(recv_comm()->cts_qp->qp_num);
+	comm = recv_comm();
+	fake_hold(recv_comm()->recv.cts_qp->qp_num);
 	for (unsigned int k = 0; k < MPIB_REQUESTS_MAX; k++) {
 		recvs[k] = receive_one(PIECE);
 		assert_non_null(recvs[k]);
@@ -208,7 +208,7 @@ static void test_completions_of_a_receiver(void **state)
 		sends[k] = send_one(PIECE);
 		assert_non_null(sends[k]);
 	}
-	fake_fail_qp(recv_comm()->cts_qp->qp_num);
+	fake_fail_qp(recv_comm()->recv.cts_qp->qp_num);
 	assert_int_equal(fake_cq_most(comm->cq[MPIB_SUP]), MPIB_REQUESTS_MAX + MPIB_CTS_DEPTH);
 	assert_int_equal(mpib_qps_cq_depth(comm, MPIB_SUP), MPIB_REQUESTS_MAX + MPIB_CTS_DEPTH);
 	assert_int_equal(qp_of(comm, MPIB_SUP, 0).sq_most, MPIB_CTS_DEPTH);
@@ -226,10 +226,10 @@ static void test_flushes_take_the_room_of_receives(void **state)
 		fake_set_dmabuf(device, 0);
 	(void)setenv("MPIB_FLUSH", "1", 1);
 	open_pair("4");
-	comm = &recv_comm()->base;
-	assert_non_null(recv_comm()->flush_qp[MPIB_SUP]);
+	comm = recv_comm();
+	assert_non_null(recv_comm()->recv.flush_qp[MPIB_SUP]);
 	assert_int_equal(pair_transfer(&p, PIECE, PIECE), ncclSuccess);
-	fake_hold(recv_comm()->cts_qp->qp_num);
+	fake_hold(recv_comm()->recv.cts_qp->qp_num);
 	for (k = 0; k < MPIB_REQUESTS_MAX / 2; k++) {
 		recvs[k] = receive_one(PIECE);
 		assert_non_null(recvs[k]);
@@ -244,7 +244,7 @@ static void test_flushes_take_the_room_of_receives(void **state)
 		assert_non_null(recvs[k]);
 	}
 	assert_null(receive_one(PIECE));
-	fake_fail_qp(recv_comm()->cts_qp->qp_num);
+	fake_fail_qp(recv_comm()->recv.cts_qp->qp_num);
 	assert_int_equal(fake_cq_most(comm->cq[MPIB_SUP]),
 			 MPIB_REQUESTS_MAX + MPIB_REQUESTS_MAX / 2);
 }
@@ -256,7 +256,7 @@ static void test_clear_to_sends_wait_for_room(void **state)
 
 	(void)state;
 	open_pair("4");
-	fake_hold(recv_comm()->cts_qp->qp_num);
+	fake_hold(recv_comm()->recv.cts_qp->qp_num);
 	for (unsigned int k = 0; k < MPIB_CTS_DEPTH; k++) {
 		void *request;
 
@@ -268,7 +268,7 @@ static void test_clear_to_sends_wait_for_room(void **state)
 		assert_true(done(request));
 	}
 	assert_null(receive_one(PIECE));
-	fake_let_go(recv_comm()->cts_qp->qp_num);
+	fake_let_go(recv_comm()->recv.cts_qp->qp_num);
 	recv = receive_one(PIECE);
 	assert_non_null(recv);
 	assert_non_null(send_one(PIECE));
@@ -284,7 +284,7 @@ static void test_idle_queues_are_small(void **state)
 	(void)state;
 	open_pair("4");
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		comm = &recv_comm()->base;
+		comm = recv_comm();
 		for (unsigned int k = 0; k < comm->nqps[rail]; k++) {
 			bool cts = rail == MPIB_SUP && k == 0;
 
@@ -293,15 +293,15 @@ static void test_idle_queues_are_small(void **state)
 			assert_int_equal(qp_of(comm, rail, k).cap.max_inline_data,
 					 cts ? MPIB_INLINE_MAX : 0);
 		}
-		comm = &send_comm()->base;
+		comm = send_comm();
 		for (unsigned int k = 0; k < comm->nqps[rail]; k++) {
 			assert_int_equal(qp_of(comm, rail, k).cap.max_send_wr,
 					 rail == MPIB_SUP ? MPIB_SQ_DEPTH : 1);
 			assert_int_equal(qp_of(comm, rail, k).cap.max_inline_data, 0);
 		}
 	}
-	assert_int_equal(mpib_qps_cq_depth(&send_comm()->base, MPIB_SOUT), 1);
-	assert_int_equal(mpib_qps_cq_depth(&recv_comm()->base, MPIB_SOUT), 1);
+	assert_int_equal(mpib_qps_cq_depth(send_comm(), MPIB_SOUT), 1);
+	assert_int_equal(mpib_qps_cq_depth(recv_comm(), MPIB_SOUT), 1);
 }
 
 /* As many receives as the shared queue holds: the next ones wait, and a line says why. */

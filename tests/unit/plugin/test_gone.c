@@ -192,7 +192,7 @@ static void test_a_clear_to_send_to_a_closed_peer(void **state)
 {
 	void *requests[2], *into, *flush = NULL;
 	struct ibv_context_ops *ops;
-	struct mpib_recv_comm *recv;
+	struct mpib_comm *recv;
 	int size = BYTES, done = 0;
 
 	(void)state;
@@ -205,14 +205,14 @@ static void test_a_clear_to_send_to_a_closed_peer(void **state)
 		assert_int_equal(mpib_test(requests[k], &done, NULL), ncclSuccess);
 		assert_int_equal(done, 1);
 	}
-	recv = mpib_recv_comm(p.recv);
-	bad_id = recv->tail - 1;
-	bad_qp = recv->cts_qp->qp_num;
+	recv = p.recv;
+	bad_id = recv->recv.tail - 1;
+	bad_qp = recv->recv.cts_qp->qp_num;
 	ops = start_bad(p.recv);
 	into = p.in;
 	done = 0;
 	while (bad_qp)
-		assert_int_equal(mpib_poll_rail(&recv->base, MPIB_SUP), 0);
+		assert_int_equal(mpib_poll_rail(recv, MPIB_SUP), 0);
 	ops->poll_cq = poll_cq;
 	assert_int_equal(mpib_iflush(p.recv, 1, &into, &size, &p.recv_mr, &flush), ncclSuccess);
 	for (unsigned int k = 0; k < 4 && !done; k++)

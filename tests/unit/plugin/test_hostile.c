@@ -8,7 +8,7 @@
 
 static uint32_t sup_qpn(void)
 {
-	return recv_comm()->base.qp[MPIB_SUP][0]->qp_num;
+	return recv_comm()->qp[MPIB_SUP][0]->qp_num;
 }
 
 /* Immediates that no honest peer sends: an error of this connection, whatever they say. */
@@ -74,7 +74,7 @@ static void test_hostile_length(void **state)
 static void test_hostile_record(void **state)
 {
 	(void)state;
-	recv_comm()->records[1] = UINT64_MAX;
+	recv_comm()->recv.records[1] = UINT64_MAX;
 	hostile(mpib_imm_encode(0, 2, MPIB_IMM_SIZE_RECORD), 8, "larger than the posted receive");
 }
 
@@ -82,10 +82,10 @@ static void test_hostile_record(void **state)
 static void test_hostile_parts(void **state)
 {
 	(void)state;
-	recv_comm()->records[0] = 63;
-	recv_comm()->records[1] = 64;
+	recv_comm()->recv.records[0] = 63;
+	recv_comm()->recv.records[1] = 64;
 	hostile(mpib_imm_encode(0, 2, MPIB_IMM_SIZE_RECORD), 8, "SUP bytes that can't be");
-	assert_int_equal(recv_comm()->base.counters->rail[MPIB_SUP].bytes, 0);
+	assert_int_equal(recv_comm()->counters->rail[MPIB_SUP].bytes, 0);
 }
 
 /* A clear-to-send row that an honest receiver wouldn't write. */
@@ -94,9 +94,9 @@ static void test_hostile_row(void **state)
 	void *request;
 
 	(void)state;
-	memset(send_comm()->cts, 0xff, sizeof(*send_comm()->cts));
-	send_comm()->cts[0].element[0].seq = 1;
-	send_comm()->cts[0].element[0].count = 200;
+	memset(send_comm()->send.cts, 0xff, sizeof(*send_comm()->send.cts));
+	send_comm()->send.cts[0].element[0].seq = 1;
+	send_comm()->send.cts[0].element[0].count = 200;
 	assert_int_equal(mpib_isend(p.send, p.out, 8, -1, p.send_mr, &request), ncclRemoteError);
 	assert_logged("wrong count");
 }

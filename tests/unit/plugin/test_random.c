@@ -74,7 +74,7 @@ static void make_fault(void)
 {
 	static const enum ibv_wc_status statuses[] = { IBV_WC_RETRY_EXC_ERR, IBV_WC_REM_ACCESS_ERR,
 						       IBV_WC_LOC_PROT_ERR, IBV_WC_REM_OP_ERR };
-	const struct mpib_comm *recv = &mpib_recv_comm(worlds[wire_below(2)].p.recv)->base;
+	const struct mpib_comm *recv = worlds[wire_below(2)].p.recv;
 	unsigned int rail = recv->nqps[MPIB_SUP] ? wire_below(2) : MPIB_SOUT;
 
 	switch (wire_below(5)) {

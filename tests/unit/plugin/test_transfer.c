@@ -17,9 +17,9 @@ static void test_intra_is_sup(void **state)
 	(void)state;
 	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
 		assert_int_equal(pair_transfer(&p, sizes[k], PAIR_BUFFER), ncclSuccess);
-	assert_int_equal(send_comm()->base.counters->rail[MPIB_SOUT].requests, 0);
-	assert_int_equal(recv_comm()->base.counters->rail[MPIB_SOUT].cts, 0);
-	assert_int_equal(recv_comm()->base.counters->rail[MPIB_SUP].cts,
+	assert_int_equal(send_comm()->counters->rail[MPIB_SOUT].requests, 0);
+	assert_int_equal(recv_comm()->counters->rail[MPIB_SOUT].cts, 0);
+	assert_int_equal(recv_comm()->counters->rail[MPIB_SUP].cts,
 			 sizeof(sizes) / sizeof(sizes[0]));
 }
 
@@ -29,11 +29,11 @@ static void test_inter_is_sout(void **state)
 	(void)state;
 	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
 		assert_int_equal(pair_transfer(&p, sizes[k], PAIR_BUFFER), ncclSuccess);
-	assert_int_equal(send_comm()->base.nqps[MPIB_SUP], 0);
-	assert_null(send_comm()->base.qp[MPIB_SUP][0]);
-	assert_null(send_comm()->base.cq[MPIB_SUP]);
-	assert_int_equal(send_comm()->base.counters->rail[MPIB_SUP].requests, 0);
-	assert_int_equal(recv_comm()->base.nqps[MPIB_SUP], 0);
+	assert_int_equal(send_comm()->nqps[MPIB_SUP], 0);
+	assert_null(send_comm()->qp[MPIB_SUP][0]);
+	assert_null(send_comm()->cq[MPIB_SUP]);
+	assert_int_equal(send_comm()->counters->rail[MPIB_SUP].requests, 0);
+	assert_int_equal(recv_comm()->nqps[MPIB_SUP], 0);
 }
 
 /* C04: every size at every share, one request a rail with bytes and none on an idle one. */
@@ -41,32 +41,29 @@ static void test_shares(void **state)
 {
 	static const uint32_t shares[] = { 0, 1, 256, 511, 512, 768, 1023, 1024, 4000 };
 	struct mpib_hint_entry entry = { 0 };
-	struct mpib_send_comm *send = send_comm();
+	struct mpib_comm *send = send_comm();
 
 	(void)state;
-	assert_false(send->base.agent.unread);
+	assert_false(send->agent.unread);
 	for (size_t s = 0; s < sizeof(shares) / sizeof(shares[0]); s++) {
 		entry.sup_bw = shares[s];
-		atomic_store(&send->base.agent.hint, &entry);
+		atomic_store(&send->agent.hint, &entry);
 		for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
-			uint64_t sout = send->base.counters->rail[MPIB_SOUT].requests;
-			uint64_t sup = send->base.counters->rail[MPIB_SUP].requests;
-			uint64_t sup_bytes = send->base.counters->rail[MPIB_SUP].bytes;
+			uint64_t sout = send->counters->rail[MPIB_SOUT].requests;
+			uint64_t sup = send->counters->rail[MPIB_SUP].requests;
+			uint64_t sup_bytes = send->counters->rail[MPIB_SUP].bytes;
 			size_t part = shares[s] >= 1024 ? sizes[k]
 							: (sizes[k] * shares[s] >> 10) & ~127ul;
 			bool on_sup = part || (sizes[k] == 0 && shares[s] >= 1024);
 			bool on_sout = sizes[k] > part || (sizes[k] == 0 && shares[s] < 1024);
 
 			assert_int_equal(pair_transfer(&p, sizes[k], PAIR_BUFFER), ncclSuccess);
-			assert_int_equal(send->base.counters->rail[MPIB_SOUT].requests - sout,
-					 on_sout);
-			assert_int_equal(send->base.counters->rail[MPIB_SUP].requests - sup,
-					 on_sup);
-			assert_int_equal(send->base.counters->rail[MPIB_SUP].bytes - sup_bytes,
-					 part);
+			assert_int_equal(send->counters->rail[MPIB_SOUT].requests - sout, on_sout);
+			assert_int_equal(send->counters->rail[MPIB_SUP].requests - sup, on_sup);
+			assert_int_equal(send->counters->rail[MPIB_SUP].bytes - sup_bytes, part);
 		}
 	}
-	atomic_store(&send->base.agent.hint, NULL);
+	atomic_store(&send->agent.hint, NULL);
 }
 
 /* Below MPIB_SPLIT_MIN a message goes whole to the rail with the larger part; isolation stays. */
@@ -79,39 +76,39 @@ static void test_short_messages_are_not_divided(void **state)
 		{ 512, 2048, 4095 }, { 1023, 3968, 4095 }, { 1024, 4096, 4095 },
 	};
 	struct mpib_hint_entry entry = { 0 };
-	struct mpib_send_comm *send = send_comm();
-	const uint64_t *sup = &send->base.counters->rail[MPIB_SUP].bytes;
+	struct mpib_comm *send = send_comm();
+	const uint64_t *sup = &send->counters->rail[MPIB_SUP].bytes;
 
 	(void)state;
-	assert_int_equal(send->split_min, 0); /* as the tests' environment says */
-	send->split_min = 4096;
+	assert_int_equal(send->send.split_min, 0); /* as the tests' environment says */
+	send->send.split_min = 4096;
 	for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
 		uint64_t before = *sup;
 
 		entry.sup_bw = cases[k].share;
-		atomic_store(&send->base.agent.hint, &entry);
+		atomic_store(&send->agent.hint, &entry);
 		assert_int_equal(pair_transfer(&p, 4096, PAIR_BUFFER), ncclSuccess);
 		assert_int_equal(*sup - before, cases[k].at_least);
 		before = *sup;
 		assert_int_equal(pair_transfer(&p, 4095, PAIR_BUFFER), ncclSuccess);
 		assert_int_equal(*sup - before, cases[k].below);
-		assert_int_equal(send->base.counters->share, cases[k].share);
+		assert_int_equal(send->counters->share, cases[k].share);
 	}
-	atomic_store(&send->base.agent.hint, NULL);
+	atomic_store(&send->agent.hint, NULL);
 }
 
-static unsigned int most_on(const struct mpib_send_comm *send, unsigned int k)
+static unsigned int most_on(const struct mpib_comm *send, unsigned int k)
 {
 	struct fake_qp_state state;
 
-	assert_int_equal(fake_qp(send->base.qp[MPIB_SUP][k]->qp_num, &state), 0);
+	assert_int_equal(fake_qp(send->qp[MPIB_SUP][k]->qp_num, &state), 0);
 	return state.sq_most;
 }
 
 static void test_messages_take_the_qps_in_turn(void **state)
 {
-	struct mpib_send_comm *send = send_comm();
-	const unsigned int qps = send->base.nqps[MPIB_SUP];
+	struct mpib_comm *send = send_comm();
+	const unsigned int qps = send->nqps[MPIB_SUP];
 
 	(void)state;
 	assert_true(qps > 1);
@@ -121,12 +118,12 @@ static void test_messages_take_the_qps_in_turn(void **state)
 		assert_true(most_on(send, k) > 0);
 	}
 	for (unsigned int k = 0; k < 3 * qps; k++) {
-		const struct ibv_qp *now = send->at[MPIB_SUP]->qp;
+		const struct ibv_qp *now = send->send.at[MPIB_SUP]->qp;
 
 		assert_int_equal(pair_transfer(&p, k + 1, PAIR_BUFFER), ncclSuccess);
-		assert_ptr_not_equal(send->at[MPIB_SUP]->qp, now);
+		assert_ptr_not_equal(send->send.at[MPIB_SUP]->qp, now);
 	}
-	assert_ptr_equal(send->at[MPIB_SUP]->qp, send->base.qp[MPIB_SUP][0]);
+	assert_ptr_equal(send->send.at[MPIB_SUP]->qp, send->qp[MPIB_SUP][0]);
 }
 
 /* C10: the wraps of the 8- and 16-bit fields, over 70 000 one-byte messages. */
@@ -136,8 +133,8 @@ static void test_70000_messages(void **state)
 	for (unsigned int n = 0; n < 70000; n++)
 		if (pair_transfer(&p, 1, 1) != ncclSuccess)
 			fail_msg("message %u: %s", n, test_log_state.text);
-	assert_int_equal(send_comm()->base.counters->messages, 70000);
-	assert_int_equal(recv_comm()->base.counters->messages, 70000);
+	assert_int_equal(send_comm()->counters->messages, 70000);
+	assert_int_equal(recv_comm()->counters->messages, 70000);
 }
 
 /* C10: the 32-bit row counter. Both ends are put where 2^32 - 40 messages would have brought them:
@@ -147,13 +144,13 @@ static void test_row_counter_wraps(void **state)
 	const uint32_t start_row = UINT32_MAX - 39;
 
 	(void)state;
-	send_comm()->head = recv_comm()->tail = recv_comm()->one_until = start_row;
-	recv_comm()->cts_limit = start_row + MPIB_CTS_DEPTH;
+	send_comm()->send.head = recv_comm()->recv.tail = recv_comm()->recv.one_until = start_row;
+	recv_comm()->recv.cts_limit = start_row + MPIB_CTS_DEPTH;
 	for (uint32_t k = 0; k < MPIB_ROWS; k++) {
 		uint32_t row = start_row - MPIB_ROWS + k;
 
 		for (unsigned int e = 0; e < MPIB_GROUP_MAX; e++)
-			send_comm()->cts[row % MPIB_ROWS].element[e].seq = row + 1;
+			send_comm()->send.cts[row % MPIB_ROWS].element[e].seq = row + 1;
 	}
 	for (unsigned int n = 0; n < 600; n++) {
 		size_t size = n % 2 ? n : 0;
@@ -161,15 +158,15 @@ static void test_row_counter_wraps(void **state)
 		if (pair_transfer(&p, size, PAIR_BUFFER) != ncclSuccess)
 			fail_msg("message %u: %s", n, test_log_state.text);
 	}
-	assert_int_equal(send_comm()->head, (uint32_t)(start_row + 600));
-	assert_int_equal(recv_comm()->tail, (uint32_t)(start_row + 600));
+	assert_int_equal(send_comm()->send.head, (uint32_t)(start_row + 600));
+	assert_int_equal(recv_comm()->recv.tail, (uint32_t)(start_row + 600));
 }
 
 /* A port that carries less than the message: several legal requests, one completion, exact size. */
 static void test_cut_messages(void **state)
 {
 	(void)state;
-	assert_int_equal(send_comm()->max_msg[MPIB_SUP], 1024);
+	assert_int_equal(send_comm()->send.max_msg[MPIB_SUP], 1024);
 	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
 		assert_int_equal(pair_transfer(&p, sizes[k], PAIR_BUFFER), ncclSuccess);
 	assert_int_equal(pair_transfer(&p, 1024, PAIR_BUFFER), ncclSuccess);
@@ -311,7 +308,7 @@ static void test_bad_completion(void **state)
 	assert_int_equal(mpib_isend(p.send, p.out, 8, tag, p.send_mr, &request), 0);
 	assert_int_equal(mpib_test(request, &done, NULL), ncclRemoteError);
 	assert_int_equal(done, 0);
-	(void)snprintf(qp, sizeof(qp), "QP 0x%x", send_comm()->base.qp[MPIB_SUP][0]->qp_num);
+	(void)snprintf(qp, sizeof(qp), "QP 0x%x", send_comm()->qp[MPIB_SUP][0]->qp_num);
 	assert_logged("SUP rail sup:1");
 	assert_logged(qp);
 	assert_logged("remote access error");

@@ -143,23 +143,23 @@ void world_try_irecv(struct world *w)
 static void random_hint(struct world *w)
 {
 	static const uint32_t shares[] = { 0, 1, 511, 512, 1023, 1024, 5000 };
-	struct mpib_send_comm *send = mpib_send_comm(w->p.send);
+	struct mpib_comm *send = w->p.send;
 
-	if (send->base.mode != MPIB_MODE_ADVANCED || wire_below(w->steady ? 1000 : 4))
+	if (send->mode != MPIB_MODE_ADVANCED || wire_below(w->steady ? 1000 : 4))
 		return;
 	w->hint.sup_bw = wire_below(2) ? wire_below(1025) : shares[wire_below(7)];
 	w->hint.seq = wire_below(8) == 0; /* odd: its writer has died */
-	atomic_store(&send->base.agent.hint, wire_below(8) ? &w->hint : NULL);
+	atomic_store(&send->agent.hint, wire_below(8) ? &w->hint : NULL);
 }
 
 /* Groups and cut messages keep to their part of the send queues. */
 static void check_queues(const struct world *w)
 {
-	const struct mpib_send_comm *send = mpib_send_comm(w->p.send);
+	const struct mpib_comm *send = w->p.send;
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
 		for (unsigned int k = 0; k < MPIB_QPS_MAX; k++)
-			assert_true(send->chained[rail][k] <= MPIB_SQ_CHAINED);
+			assert_true(send->send.chained[rail][k] <= MPIB_SQ_CHAINED);
 }
 
 /* A message of the row that isn't sent, and of those with its tag the first. */
@@ -310,15 +310,15 @@ void world_try_test_recv(struct world *w)
 /* Where nearly 2^32 rows would have brought both ends. */
 static void near_the_wrap(struct world *w)
 {
-	struct mpib_send_comm *send = mpib_send_comm(w->p.send);
-	struct mpib_recv_comm *recv = mpib_recv_comm(w->p.recv);
+	struct mpib_comm *send = w->p.send;
+	struct mpib_comm *recv = w->p.recv;
 	const uint32_t start = UINT32_MAX - wire_below(300);
 
-	send->head = recv->tail = recv->one_until = start;
-	recv->cts_limit = start + MPIB_CTS_DEPTH;
+	send->send.head = recv->recv.tail = recv->recv.one_until = start;
+	recv->recv.cts_limit = start + MPIB_CTS_DEPTH;
 	for (uint32_t row = start - MPIB_ROWS; row != start; row++)
 		for (unsigned int k = 0; k < MPIB_GROUP_MAX; k++)
-			send->cts[row % MPIB_ROWS].element[k].seq = row + 1;
+			send->send.cts[row % MPIB_ROWS].element[k].seq = row + 1;
 }
 
 void world_open(struct world *w, bool faulty)
@@ -350,8 +350,8 @@ void world_close(struct world *w)
 
 void world_check_ended(const struct world *w)
 {
-	const struct mpib_comm *send = &mpib_send_comm(w->p.send)->base;
-	const struct mpib_comm *recv = &mpib_recv_comm(w->p.recv)->base;
+	const struct mpib_comm *send = w->p.send;
+	const struct mpib_comm *recv = w->p.recv;
 	uint64_t bytes = 0;
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
@@ -359,9 +359,9 @@ void world_check_ended(const struct world *w)
 		assert_int_equal(recv->counters->rail[rail].bytes,
 				 send->counters->rail[rail].bytes);
 		assert_int_equal(send->polled[rail], 0);
-		assert_int_equal(mpib_recv_comm(w->p.recv)->reserved[rail], 0);
+		assert_int_equal(((struct mpib_comm *)w->p.recv)->recv.reserved[rail], 0);
 		for (unsigned int k = 0; k < MPIB_QPS_MAX; k++)
-			assert_int_equal(mpib_send_comm(w->p.send)->chained[rail][k], 0);
+			assert_int_equal(((struct mpib_comm *)w->p.send)->send.chained[rail][k], 0);
 	}
 	assert_int_equal(bytes, w->bytes);
 	assert_int_equal(send->counters->messages, recv->counters->messages);
