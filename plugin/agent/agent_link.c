@@ -23,6 +23,7 @@
 /* Tables that were full are asked again. */
 static void retry_full_tables(uint64_t now_ms)
 {
+	mpib_watch_assert_locked();
 	if (now_ms < mpib_agent.retry_full_ms)
 		return;
 	mpib_agent.retry_full_ms = now_ms + NO_SLOT_RETRY_MS;
@@ -41,8 +42,8 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 	if (mpib_agent.sock.fd >= 0)
 		mpib_agent_send_counters();
 	mpib_agent_look_at_table(now_ms);
-	if (mpib_agent.sock.fd < 0 && !mpib_agent.told_gone && mpib_agent.table.header) {
-		mpib_agent.told_gone = true;
+	if (mpib_agent.sock.fd < 0 && !mpib_agent.logged_gone && mpib_agent.table.header) {
+		mpib_agent.logged_gone = true;
 		MPIB_INFO("agent is gone: the last shares hold for %d s (MPIB_AGENT_STALE_SEC), "
 			  "then the vanilla policy, until it returns",
 			  mpib_agent.env.agent_stale_sec);
@@ -75,6 +76,7 @@ static int reach_agent(void)
 	uint64_t end = mpib_now_ms() + START_TIMEOUT_MS;
 	int r;
 
+	mpib_watch_assert_locked();
 	for (;;) {
 		r = mpib_agent_map_table();
 		if (r == 0)
@@ -106,9 +108,9 @@ int mpib_agent_link_open(const struct mpib_env *env)
 	if (r < 0) {
 		MPIB_WARN("no mpib-agentd serves %s (%s): vanilla policy until one appears",
 			  env->agent_dir, strerror(-r));
-		mpib_agent.told_gone = true;
+		mpib_agent.logged_gone = true;
 	}
-	mpib_agent.stale = mpib_agent.proven = mpib_agent.told_slow = false;
+	mpib_agent.stale = mpib_agent.proven = mpib_agent.logged_slow = false;
 	if (getrandom(&mpib_agent.next_id, sizeof(mpib_agent.next_id), 0) !=
 	    sizeof(mpib_agent.next_id))
 		mpib_agent.next_id = (uint32_t)mpib_now_ms();
@@ -157,8 +159,9 @@ void mpib_agent_link_fork_child(void)
 }
 
 /* A counter that no live connection has; 65536 are enough for any process. */
-static int take_id(uint32_t *ret_conn_id)
+static int alloc_id(uint32_t *ret_conn_id)
 {
+	mpib_watch_assert_locked();
 	for (unsigned int k = 0; k < 65536; k++) {
 		uint32_t id = mpib_agent.next_id++ & 0xffff;
 
@@ -177,7 +180,7 @@ int mpib_agent_register(struct mpib_agent_reg *reg, uint32_t sout_src_be, uint32
 	int r;
 
 	mpib_watch_lock();
-	r = take_id(&reg->conn_id);
+	r = alloc_id(&reg->conn_id);
 	if (r == 0) {
 		reg->sout_src_be = sout_src_be;
 		reg->sout_dst_be = sout_dst_be;
@@ -200,13 +203,14 @@ int mpib_agent_register(struct mpib_agent_reg *reg, uint32_t sout_src_be, uint32
  * must not stop a job; one that never answered is not the right one. */
 static int timed_out(struct mpib_agent_reg *reg)
 {
+	mpib_watch_assert_locked();
 	if (mpib_agent.proven) {
-		if (!mpib_agent.told_slow)
+		if (!mpib_agent.logged_slow)
 			MPIB_WARN(
 				"agent at %s doesn't answer: new connections start on the vanilla "
 				"policy until it does",
 				mpib_agent.env.agent_dir);
-		mpib_agent.told_slow = true;
+		mpib_agent.logged_slow = true;
 		return 1;
 	}
 	mpib_agent_protocol_error("it accepted a registration and didn't answer within 2 s");
@@ -250,6 +254,7 @@ int mpib_agent_register_poll(struct mpib_agent_reg *reg)
 /* The answer to its request concerns nobody any more. */
 static void forget_request(const struct mpib_agent_reg *reg)
 {
+	mpib_watch_assert_locked();
 	for (unsigned int k = 0; k < mpib_agent.queue_len; k++) {
 		struct mpib_agent_pending *p =
 			&mpib_agent.queue[(mpib_agent.queue_head + k) % MPIB_AGENT_QUEUE_MAX];

@@ -21,6 +21,7 @@ static void unmap_old_tables(void)
 
 void mpib_agent_unmap_tables(void)
 {
+	mpib_watch_assert_locked();
 	unmap_old_tables();
 	mpib_hint_table_unmap(&mpib_agent.table);
 }
@@ -52,6 +53,7 @@ int mpib_agent_map_table(void)
 	struct mpib_hint_table table;
 	int r;
 
+	mpib_watch_assert_locked();
 	if (mpib_agent.table.header &&
 	    mpib_hint_table_is_current(mpib_agent.env.agent_dir, &mpib_agent.table))
 		return 0;
@@ -72,6 +74,7 @@ int mpib_agent_map_table(void)
 
 void mpib_agent_publish(struct mpib_agent_reg *reg)
 {
+	mpib_watch_assert_locked();
 	atomic_store_explicit(&reg->hint, mpib_agent.stale || reg->unread ? NULL : reg->entry,
 			      memory_order_release);
 }
@@ -115,6 +118,7 @@ void mpib_agent_look_at_table(uint64_t now_ms)
 {
 	uint32_t beat, generation;
 
+	mpib_watch_assert_locked();
 	if (!mpib_agent.table.header)
 		return;
 	beat = mpib_hint_load(&mpib_agent.table.header->heartbeat);

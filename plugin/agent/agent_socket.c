@@ -23,12 +23,14 @@
 
 void mpib_agent_free_id(uint32_t conn_id)
 {
+	mpib_watch_assert_locked();
 	mpib_agent.ids[(conn_id & 0xffff) / 8] &= (uint8_t) ~(1u << (conn_id & 7));
 }
 
 /* Without memory the id stays taken for good, which costs one of 65536. */
 void mpib_agent_add_leaving(uint32_t conn_id)
 {
+	mpib_watch_assert_locked();
 	if (mpib_agent.leaving_len == mpib_agent.leaving_capacity) {
 		size_t capacity =
 			mpib_agent.leaving_capacity ? 2 * mpib_agent.leaving_capacity : 64;
@@ -46,6 +48,7 @@ void mpib_agent_add_leaving(uint32_t conn_id)
  * stands. */
 void mpib_agent_disconnect(void)
 {
+	mpib_watch_assert_locked();
 	if (mpib_agent.sock.fd >= 0) {
 		mpib_watch_del(&mpib_agent.sock);
 		(void)close(mpib_agent.sock.fd);
@@ -72,9 +75,10 @@ void mpib_agent_disconnect(void)
  * again on a fresh socket. */
 void mpib_agent_protocol_error(const char *what)
 {
+	mpib_watch_assert_locked();
 	MPIB_WARN("agent at %s: %s; restart mpib-agentd, or set MPIB_AGENT_DIR to the right one",
 		  mpib_agent.env.agent_dir, what);
-	mpib_agent.told_gone = true;
+	mpib_agent.logged_gone = true;
 	for (unsigned int k = 0; k < mpib_agent.queue_len; k++) {
 		struct mpib_agent_pending *p =
 			&mpib_agent.queue[(mpib_agent.queue_head + k) % MPIB_AGENT_QUEUE_MAX];
@@ -114,28 +118,28 @@ static void registered(struct mpib_agent_reg *reg, const struct mpib_wire_msg *m
 			return;
 		}
 		mpib_agent.proven = mpib_agent.served = true;
-		mpib_agent.told_slow = false;
+		mpib_agent.logged_slow = false;
 		reg->slot = msg->hint_slot;
 		reg->entry = entry;
 		mpib_agent_publish(reg);
 		mpib_agent_set_state(reg, MPIB_REG_DONE);
 		return;
 	case MPIB_STATUS_NO_SLOT:
-		if (!reg->told_unserved)
+		if (!reg->logged_unserved)
 			MPIB_WARN(
 				"agent has no free slot for flow %s: vanilla policy until it has; "
 				"raise slots in its agent.ini and reload it",
 				mpib_flow_format(reg->sout_src_be, reg->sout_dst_be, flow));
-		reg->told_unserved = true;
+		reg->logged_unserved = true;
 		mpib_agent_set_state(reg, MPIB_REG_NO_SLOT);
 		return;
 	default:
 		refused(reg);
-		if (!reg->told_unserved)
+		if (!reg->logged_unserved)
 			MPIB_WARN("agent refused flow %s as invalid: plugin and mpib-agentd don't "
 				  "fit",
 				  mpib_flow_format(reg->sout_src_be, reg->sout_dst_be, flow));
-		reg->told_unserved = true;
+		reg->logged_unserved = true;
 		return;
 	}
 }
@@ -166,6 +170,7 @@ static int handle_answer(size_t len)
 
 void mpib_agent_read_answers(void)
 {
+	mpib_watch_assert_locked();
 	for (;;) {
 		size_t len;
 		ssize_t n;
@@ -240,6 +245,7 @@ int mpib_agent_connect_socket(void)
 {
 	int r = try_connect();
 
+	mpib_watch_assert_locked();
 	mpib_agent.passing = r < 0 && mpib_net_is_transient(-r);
 	if (r < 0) {
 		mpib_agent.retry_ms =
@@ -247,7 +253,7 @@ int mpib_agent_connect_socket(void)
 		return r;
 	}
 	mpib_agent.rx_len = mpib_agent.tx_len = 0;
-	mpib_agent.told_gone = false;
+	mpib_agent.logged_gone = false;
 	return 0;
 }
 
@@ -309,6 +315,7 @@ void mpib_agent_send_counters(void)
 	int fd = mpib_counters_fd();
 	ssize_t n;
 
+	mpib_watch_assert_locked();
 	if (mpib_agent.counted || !mpib_agent.served || fd < 0 || mpib_agent.tx_len ||
 	    mpib_agent.queue_len == MPIB_AGENT_QUEUE_MAX)
 		return;
@@ -328,6 +335,7 @@ void mpib_agent_send_counters(void)
 /* Connects if need be and sends what waits. */
 void mpib_agent_pump(void)
 {
+	mpib_watch_assert_locked();
 	if (mpib_agent.sock.fd < 0) {
 		if ((!mpib_agent.regs && !mpib_agent.leaving_len) ||
 		    mpib_now_ms() < mpib_agent.retry_ms)

@@ -49,8 +49,8 @@ struct mpib_agent {
 	/* There is no socket for a reason that goes by (mpib_net_is_transient): it is tried again
 	 * soon, and set-ups wait for that. */
 	bool passing;
-	bool told_gone;
-	bool told_slow;
+	bool logged_gone;
+	bool logged_slow;
 	bool proven; /* it has answered a registration of this process */
 	uint8_t rx[64];
 	size_t rx_len;
@@ -76,6 +76,7 @@ static inline enum mpib_reg_state mpib_agent_get_state(struct mpib_agent_reg *re
 
 static inline void mpib_agent_set_state(struct mpib_agent_reg *reg, enum mpib_reg_state state)
 {
+	mpib_watch_assert_locked();
 	mpib_agent.wanted -= mpib_agent_get_state(reg) == MPIB_REG_WANTED;
 	mpib_agent.wanted += state == MPIB_REG_WANTED;
 	atomic_store_explicit(&reg->state, (int)state, memory_order_release);

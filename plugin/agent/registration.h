@@ -25,11 +25,11 @@ struct mpib_agent_reg {
 	_Atomic(const struct mpib_hint_entry *) hint;
 	uint32_t conn_id;
 	uint32_t sout_src_be, sout_dst_be, sup_src_be, sup_dst_be;
-	atomic_int state;   /* enum mpib_reg_state */
-	int error;	    /* with MPIB_REG_FAILED */
-	bool asked;	    /* the agent may know it: it must be told of the end */
-	bool told_unserved; /* the warning of a full table, or of a refusal, was written */
-	bool handed_out;    /* the connection is in use: no error of the agent may end it */
+	atomic_int state;     /* enum mpib_reg_state */
+	int error;	      /* with MPIB_REG_FAILED */
+	bool asked;	      /* the agent may know it: it must be told of the end */
+	bool logged_unserved; /* the warning of a full table, or of a refusal, was written */
+	bool handed_out;      /* the connection is in use: no error of the agent may end it */
 	uint32_t slot;
 	uint64_t deadline_ms; /* while not handed out: when set-up stops waiting */
 	uint32_t share_seen;  /* last share read from the slot */

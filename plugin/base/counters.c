@@ -29,6 +29,7 @@ static int open_table(void)
 	void *map;
 	int fd = memfd_create(MPIB_COUNTERS_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
+	mpib_watch_assert_locked();
 	if (fd < 0)
 		return -1;
 	/* Sealed against shrinking: no reader of the table can be killed by SIGBUS. */

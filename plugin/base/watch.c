@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/base/watch.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "plugin/base/clock.h"
+#include "plugin/base/lock.h"
 #include "plugin/base/log.h"
 
 #define EVENTS_PER_WAIT 32
@@ -49,6 +51,8 @@ static struct {
 	.wake_fd = -1,
 };
 
+static _Thread_local unsigned int held; /* how often this thread has the lock */
+
 static void init_lock(void)
 {
 	pthread_mutexattr_t attr;
@@ -63,11 +67,18 @@ void mpib_watch_lock(void)
 {
 	(void)pthread_once(&watch.once, init_lock);
 	(void)pthread_mutex_lock(&watch.lock);
+	held++;
 }
 
 void mpib_watch_unlock(void)
 {
+	held--;
 	(void)pthread_mutex_unlock(&watch.lock);
+}
+
+void mpib_watch_assert_locked(void)
+{
+	assert(held);
 }
 
 /* connect and accept ask each time they are called, and a call waits for nothing: no system call
@@ -86,6 +97,7 @@ void mpib_watch_forks_handled(void)
 
 static void dispatch(const struct epoll_event *events, int count)
 {
+	mpib_watch_assert_locked();
 	for (int k = 0; k < count; k++) {
 		uint64_t id = events[k].data.u64;
 		uint32_t index = (uint32_t)id;
@@ -109,6 +121,7 @@ static void run_ticks(uint64_t now_ms)
 {
 	struct mpib_watch_tick *next;
 
+	mpib_watch_assert_locked();
 	for (struct mpib_watch_tick *tick = watch.ticks; tick; tick = next) {
 		next = tick->next; /* a tick may delete itself, nobody else */
 		tick->on_tick(tick, now_ms);
@@ -120,7 +133,7 @@ static void *watch_main(void *arg)
 	struct epoll_event events[EVENTS_PER_WAIT];
 	int timeout_ms = MPIB_WATCH_TICK_MS;
 	uint64_t next_tick_ms = 0;
-	bool told = false;
+	bool logged = false;
 
 	(void)arg;
 	while (!atomic_load_explicit(&watch.stop, memory_order_acquire)) {
@@ -129,10 +142,10 @@ static void *watch_main(void *arg)
 
 		/* Whatever it is, the ticks go on, and it may go by. */
 		if (count < 0 && errno != EINTR) {
-			if (!told)
+			if (!logged)
 				MPIB_INFO("helper thread: epoll_wait: %s; trying on",
 					  strerror(errno));
-			told = true;
+			logged = true;
 			(void)poll(NULL, 0, MPIB_WATCH_TICK_MS);
 		}
 
@@ -206,6 +219,7 @@ int mpib_watch_get(void)
 /* Under life. */
 static void stop(void)
 {
+	mpib_assert_locked(&watch.life);
 	atomic_store_explicit(&watch.stop, true, memory_order_release);
 	mpib_watch_wake();
 	(void)pthread_join(watch.thread, NULL);
@@ -250,6 +264,7 @@ void mpib_watch_fork_parent(void)
 void mpib_watch_fork_child(void)
 {
 	init_lock();
+	held = 0;
 	watch.owner = 0;
 	if (watch.wake_fd >= 0)
 		(void)close(watch.wake_fd);
@@ -270,6 +285,7 @@ static int find_free(uint32_t *ret_index)
 	uint32_t capacity = watch.capacity ? watch.capacity * 2 : 64;
 	struct entry *entries;
 
+	mpib_watch_assert_locked();
 	for (uint32_t k = 0; k < watch.capacity; k++) {
 		uint32_t index = (watch.free_hint + k) % watch.capacity;
 

@@ -47,6 +47,8 @@ void mpib_watch_tick_del(struct mpib_watch_tick *tick);
 
 void mpib_watch_lock(void);
 void mpib_watch_unlock(void);
+/* The calling thread holds the lock. Nothing in builds without assertions. */
+void mpib_watch_assert_locked(void);
 
 /* Wakes the thread, so that it looks at its ticks at once. Any thread. */
 void mpib_watch_wake(void);

@@ -18,6 +18,7 @@ static struct mpib_comm *all_comms;
 
 void mpib_comm_flag(struct mpib_comm *comm, unsigned int flag)
 {
+	mpib_watch_assert_locked();
 	if (!atomic_load_explicit(&comm->flags, memory_order_relaxed))
 		comm->news_ms = mpib_now_ms();
 	(void)atomic_fetch_or_explicit(&comm->flags, flag, memory_order_release);
@@ -28,6 +29,7 @@ static void on_object(const struct mpib_hca *hca, void *owner, const char *objec
 {
 	struct mpib_comm *comm = owner;
 
+	mpib_watch_assert_locked();
 	/* A rail that carries none of its data can't harm it. */
 	if (!(comm->data_mask & mpib_rail_bit(hca->rail))) {
 		if (comm->events_ignored++ == 0)
@@ -47,6 +49,7 @@ static void on_object(const struct mpib_hca *hca, void *owner, const char *objec
 
 static void on_lost(const struct mpib_hca *hca)
 {
+	mpib_watch_assert_locked();
 	for (struct mpib_comm *comm = all_comms; comm; comm = comm->next)
 		if (&comm->dev->hca[hca->rail] == hca && comm->data_mask & mpib_rail_bit(hca->rail))
 			mpib_comm_flag(comm, MPIB_FLAG_DEVICE_FATAL);
@@ -59,6 +62,7 @@ static void on_ctl(struct mpib_watch_item *item, uint32_t events)
 	struct mpib_frame frame;
 	int r;
 
+	mpib_watch_assert_locked();
 	(void)events;
 	while ((r = mpib_ctl_recv(&comm->ctl, &frame)) > 0) {
 		if (frame.type == MPIB_FRAME_BYE) {

@@ -164,8 +164,9 @@ static __attribute__((noinline)) ncclResult_t general(struct mpib_comm *comm, in
 	return mpib_result(irecv_general(comm, n, data, sizes, tags, mrs, ret));
 }
 
-/* Whether nothing about a receive of one is unusual; if so, what it needs is reserved. */
-static mpib_always_inline bool is_usual(struct mpib_comm *comm, const struct mpib_mr *mr)
+/* Whether nothing about a receive of one asks for the general function; if so, what it needs is
+ * reserved. */
+static mpib_always_inline bool fits_fast_path(struct mpib_comm *comm, const struct mpib_mr *mr)
 {
 	return mpib_likely(mr != NULL) && mpib_likely(!comm->error) &&
 	       mpib_likely(comm->recv.tail != comm->recv.one_until) &&
@@ -211,7 +212,7 @@ ncclResult_t mpib_irecv(void *recv_comm, int n, void **data, size_t *sizes, int 
 	struct mpib_request **ret = (struct mpib_request **)request;
 
 	*ret = NULL;
-	if (mpib_unlikely(n != 1 || !is_usual(comm, mrs[0])))
+	if (mpib_unlikely(n != 1 || !fits_fast_path(comm, mrs[0])))
 		return general(comm, n, data, sizes, tags, mrs, ret);
 	return mpib_result(irecv_one(comm, data[0], sizes[0], tags[0], mrs[0], ret));
 }

@@ -8,9 +8,9 @@
  * write-with-immediate on each rail, which on the leader rail carries the exact sizes into the
  * receiver's completion record; they are filled in as they come and posted once a row.
  *
- * mpib_isend, at the end, finds out whether anything about a message is unusual before it changes
- * anything, and leaves that to a general function: so it has no call in its middle and saves few
- * registers. The general functions go the same way, they only look at more.
+ * mpib_isend, at the end, finds out whether anything about a message asks for a general function
+ * before it changes anything, and leaves that to a general function: so it has no call in its
+ * middle and saves few registers. The general functions go the same way, they only look at more.
  *
  * A row is the peer's to write. How many messages it has is read once, and every address and key in
  * it is the peer's own affair.
@@ -527,7 +527,8 @@ static __attribute__((noinline)) ncclResult_t isend_group_general(struct mpib_co
 	return mpib_result(group_general(comm, data, size, tag, mr, ret));
 }
 
-/* The first message of the row that isn't matched, and nothing about it is unusual. */
+/* The first message of the row that isn't matched, and nothing about it asks for the general
+ * function. */
 static __attribute__((noinline)) ncclResult_t isend_group(struct mpib_comm *comm, void *data,
 							  size_t size, int tag, void *mr,
 							  struct mpib_request **ret)

@@ -60,11 +60,11 @@ static void drop_stranger(struct candidate *candidate, const char *why)
 {
 	struct mpib_listener *listener = candidate->listener;
 
-	if (!listener->told_stranger)
+	if (!listener->logged_stranger)
 		MPIB_INFO("listener %s: dropped a connection that isn't the expected peer (%s); "
 			  "later ones are dropped silently",
 			  listener->address, why);
-	listener->told_stranger = true;
+	listener->logged_stranger = true;
 	candidate_free(listener, candidate);
 }
 
@@ -244,10 +244,10 @@ static void new_candidate(struct mpib_listener *listener, struct candidate *cand
 /* The connection waits in the kernel; the next tick looks for it. */
 static void pause_listener(struct mpib_listener *listener, int error)
 {
-	if (!listener->told_paused)
+	if (!listener->logged_paused)
 		MPIB_INFO("listener %s: can't take a connection: %s; trying on", listener->address,
 			  strerror(error));
-	listener->told_paused = listener->paused = true;
+	listener->logged_paused = listener->paused = true;
 	mpib_watch_del(&listener->watch);
 }
 

@@ -29,7 +29,7 @@ struct mpib_listener {
 	struct mpib_watch_item watch;
 	struct mpib_watch_tick tick;
 	bool paused; /* out of descriptors or memory: not watched until the next tick */
-	bool told_paused, told_stranger;
+	bool logged_paused, logged_stranger;
 	struct candidate *candidates;  /* newest first */
 	int error;		       /* with ACCEPT_FAILED, as the next two */
 	uint16_t answer;	       /* frame type for a peer that comes again: REFUSE or FAIL */

@@ -59,7 +59,7 @@ int mpib_qp_to_rtr(const struct mpib_comm *comm, unsigned int rail, struct ibv_q
 	attr.ah_attr.dlid = remote->lid;
 	if (needs_grh(comm, rail, remote->gid)) {
 		attr.ah_attr.is_global = 1;
-		memcpy(attr.ah_attr.grh.dgid.raw, remote->gid, 16);
+		memcpy(attr.ah_attr.grh.dgid.raw, remote->gid, MPIB_GID_SIZE);
 		attr.ah_attr.grh.sgid_index = (uint8_t)comm->source[rail].gid.index;
 		attr.ah_attr.grh.hop_limit = 255;
 		attr.ah_attr.grh.traffic_class = remote->traffic_class;

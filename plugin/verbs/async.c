@@ -15,6 +15,7 @@ static const struct mpib_async_listener *listener; /* under the watch lock */
 
 void mpib_async_listen(const struct mpib_async_listener *new_listener)
 {
+	mpib_watch_assert_locked();
 	listener = new_listener;
 }
 
@@ -36,6 +37,7 @@ static void qp_event(const struct mpib_hca *hca, const struct ibv_qp *qp, const 
 /* The first reason stands. */
 static void lost(struct mpib_hca *hca, const char *event, const char *text)
 {
+	mpib_watch_assert_locked();
 	if (atomic_load_explicit(&hca->fatal, memory_order_relaxed))
 		return;
 	(void)snprintf(hca->lost_text, sizeof(hca->lost_text), "%s (%s)", event, text);
@@ -58,6 +60,7 @@ static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
 	const char *text = mpib_verbs_event_text(event->event_type);
 	const char *rail = mpib_rail_name(hca->rail);
 
+	mpib_watch_assert_locked();
 	switch (event->event_type) {
 	case IBV_EVENT_DEVICE_FATAL:
 		lost(hca, "IBV_EVENT_DEVICE_FATAL", text);

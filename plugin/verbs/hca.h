@@ -52,7 +52,7 @@ struct mpib_hca {
 	struct ibv_srq *srq;
 	atomic_int srq_credits;
 	uint32_t srq_depth;
-	bool srq_full_told;			      /* srq_lock */
+	bool srq_full_logged;			      /* srq_lock */
 	struct ibv_recv_wr srq_chain[MPIB_SRQ_CHAIN]; /* srq_lock; what a refill posts */
 
 	struct mpib_mr_cache *mrs; /* see mr.h */

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "plugin/base/lock.h"
 #include "plugin/base/log.h"
 #include "plugin/verbs/async.h"
 
@@ -196,7 +197,6 @@ static int register_entry(struct mpib_mr_cache *cache, const struct region *regi
 	return 0;
 }
 
-/* Under the cache's lock. */
 static int entry_get(struct mpib_mr_cache *cache, const struct region *region,
 		     const struct mpib_mr *mr, struct mpib_mr_entry **ret)
 {
@@ -204,6 +204,7 @@ static int entry_get(struct mpib_mr_cache *cache, const struct region *region,
 	struct mpib_mr_entry *entry;
 	int r;
 
+	mpib_assert_locked(&cache->lock);
 	if (cache->hca->relaxed == MPIB_RELAXED_OFF)
 		access &= ~(unsigned int)IBV_ACCESS_RELAXED_ORDERING;
 	if (region->fd < 0) {

@@ -197,7 +197,7 @@ int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct m
 	if (r < 0)
 		return r;
 
-	memcpy(ret->rail[hca->rail].gid, ret_gid->gid.raw, 16);
+	memcpy(ret->rail[hca->rail].gid, ret_gid->gid.raw, MPIB_GID_SIZE);
 	ret->rail[hca->rail].ipv4_be = ret_gid->ipv4_be;
 	ret->rail[hca->rail].mtu = (uint8_t)attr.active_mtu;
 	ret->rail[hca->rail].link_layer = attr.link_layer;

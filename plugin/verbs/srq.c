@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "plugin/base/lock.h"
 #include "plugin/base/log.h"
 #include "plugin/verbs/async.h"
 #include "plugin/verbs/mr.h"
@@ -28,11 +29,12 @@ static int post_chain(struct mpib_hca *hca)
 }
 
 /* Once an HCA: from here on receives wait for others to complete, which may be a deadlock. */
-static void tell_full(struct mpib_hca *hca, int error)
+static void warn_full(struct mpib_hca *hca, int error)
 {
-	if (hca->srq_full_told)
+	mpib_assert_locked(&hca->srq_lock);
+	if (hca->srq_full_logged)
 		return;
-	hca->srq_full_told = true;
+	hca->srq_full_logged = true;
 	if (error == ENOMEM)
 		MPIB_WARN("%s rail %s: the shared receive queue is full: outstanding receives of "
 			  "this "
@@ -61,7 +63,7 @@ bool mpib_srq_refill(struct mpib_hca *hca)
 			break;
 	}
 	if (credits < 0)
-		tell_full(hca, error);
+		warn_full(hca, error);
 	(void)pthread_mutex_unlock(&hca->srq_lock);
 	if (credits >= 0)
 		return true;

@@ -80,7 +80,7 @@ void mpib_handle_encode(uint8_t buf[MPIB_HANDLE_SIZE], const struct mpib_handle 
 		put_number(&c, FAMILY_IPV6, 2);
 		put_number(&c, handle->nonce, 8);
 		put(&c, &in6->sin6_port, 2);
-		put(&c, &in6->sin6_addr, 16);
+		put(&c, &in6->sin6_addr, sizeof(in6->sin6_addr));
 	}
 	put(&c, &handle->sout_ip_be, 4);
 	put_number(&c, handle->mode, 1);
@@ -93,7 +93,7 @@ int mpib_handle_decode(const uint8_t *buf, size_t len, struct mpib_handle *ret)
 	struct mpib_handle handle;
 	struct sockaddr_in *in4 = (void *)&handle.addr;
 	struct sockaddr_in6 *in6 = (void *)&handle.addr;
-	uint8_t address[16];
+	uint8_t address[sizeof(struct in6_addr)];
 	uint16_t port_be;
 	uint64_t family;
 
@@ -115,7 +115,7 @@ int mpib_handle_decode(const uint8_t *buf, size_t len, struct mpib_handle *ret)
 	} else if (family == FAMILY_IPV6) {
 		in6->sin6_family = AF_INET6;
 		in6->sin6_port = port_be;
-		memcpy(&in6->sin6_addr, address, 16);
+		memcpy(&in6->sin6_addr, address, sizeof(address));
 	} else {
 		return -EBADMSG;
 	}
@@ -195,7 +195,7 @@ size_t mpib_peer_encode(uint8_t *buf, const struct mpib_peer *peer)
 	put_number(&c, 0, 1);
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		put_number(&c, peer->qps[rail], 2);
-		put(&c, peer->rail[rail].gid, 16);
+		put(&c, peer->rail[rail].gid, MPIB_GID_SIZE);
 		put(&c, &peer->rail[rail].ipv4_be, 4);
 		put_number(&c, peer->rail[rail].mtu, 1);
 		put_number(&c, peer->rail[rail].link_layer, 1);
@@ -239,7 +239,7 @@ int mpib_peer_decode(const uint8_t *buf, size_t len, struct mpib_peer *ret, size
 
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		peer.qps[rail] = (uint16_t)get_number(&c, 2);
-		get(&c, peer.rail[rail].gid, 16);
+		get(&c, peer.rail[rail].gid, MPIB_GID_SIZE);
 		get(&c, &peer.rail[rail].ipv4_be, 4);
 		peer.rail[rail].mtu = (uint8_t)get_number(&c, 1);
 		peer.rail[rail].link_layer = (uint8_t)get_number(&c, 1);
@@ -298,7 +298,7 @@ int mpib_peer_qps_decode(const uint8_t *buf, size_t len, struct mpib_peer_qps *r
 			return -EBADMSG;
 	}
 	qps.ring_addr = get_number(&c, 8);
-	if (c.bad || qps.path > 1 || qps.rail_mask == 0 || qps.rail_mask > 3)
+	if (c.bad || qps.path > 1 || qps.rail_mask == 0 || qps.rail_mask > MPIB_RAILS_ALL)
 		return -EBADMSG;
 
 	*ret = qps;

@@ -17,6 +17,7 @@
 #include "plugin/base/rail.h"
 
 /* Raised with every change that the other end must know of. */
+#define MPIB_GID_SIZE	  16 /* bytes, as verbs have it */
 #define MPIB_WIRE_VERSION 2
 
 /* ---- the listen handle --------------------------------------------------------------------- */
@@ -104,7 +105,7 @@ struct mpib_peer {
 	uint8_t service_level;
 	uint16_t qps[MPIB_RAIL_MAX]; /* configured, before any suppression */
 	struct {
-		uint8_t gid[16];
+		uint8_t gid[MPIB_GID_SIZE];
 		uint32_t ipv4_be;
 		uint8_t mtu;	    /* enum ibv_mtu: 1..5 */
 		uint8_t link_layer; /* 1 IB, 2 Ethernet */
