@@ -4,6 +4,7 @@
 #ifndef MPIB_COMMON_SPLIT_H
 #define MPIB_COMMON_SPLIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,14 +26,11 @@ static inline size_t mpib_split_sup(size_t size, uint32_t share)
 	return (size_t)(((mpib_uint128)size * share) >> 10) & ~(size_t)(MPIB_SPLIT_ALIGN - 1);
 }
 
-/* The share by which a message of @size travels where messages shorter than @least aren't divided:
- * @share itself, or all on the rail that has the larger part of it (SUP, where both are equal).
- * Isolation, 0 and >= 1024, stays as it is. */
-static inline uint32_t mpib_split_whole(size_t size, uint32_t share, size_t least)
+/* Whether @share divides a message of @size at all, where those shorter than @least aren't divided.
+ * If not, it travels whole, on SUP from half of MPIB_SHARE_MAX on. */
+static inline bool mpib_split_divides(size_t size, uint32_t share, size_t least)
 {
-	if (size >= least || share == 0 || share >= MPIB_SHARE_MAX)
-		return share;
-	return share >= MPIB_SHARE_MAX / 2 ? MPIB_SHARE_MAX : 0;
+	return share - 1 < MPIB_SHARE_MAX - 1 && size >= least;
 }
 
 #endif

@@ -66,7 +66,7 @@ struct parts {
 static mpib_always_inline struct parts split(const struct mpib_comm *comm, size_t size,
 					     uint32_t share)
 {
-	if (share - 1 < MPIB_SHARE_MAX - 1 && size >= comm->send.split_min) {
+	if (mpib_split_divides(size, share, comm->send.split_min)) {
 		size_t sup = mpib_split_sup(size, share);
 
 		return (struct parts){ sup, sup ? MPIB_RAILS_ALL : mpib_rail_bit(MPIB_SOUT) };

@@ -136,12 +136,11 @@ static void short_messages_are_not_divided(void **state)
 {
 	for (uint32_t share = 0; share <= 1025; share++) {
 		bool pure = share == 0 || share >= 1024;
-		uint32_t whole = pure ? share : share >= 512 ? 1024 : 0;
 
-		assert_int_equal(mpib_split_whole(0, share, 0), share);
-		assert_int_equal(mpib_split_whole(100, share, 100), share);
-		assert_int_equal(mpib_split_whole(99, share, 100), whole);
-		assert_int_equal(mpib_split_whole(0, share, 1), whole);
+		assert_int_equal(mpib_split_divides(0, share, 0), !pure);
+		assert_int_equal(mpib_split_divides(100, share, 100), !pure);
+		assert_false(mpib_split_divides(99, share, 100));
+		assert_false(mpib_split_divides(0, share, 1));
 	}
 	(void)state;
 }
