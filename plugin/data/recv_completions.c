@@ -69,7 +69,6 @@ static mpib_always_inline void unused(struct mpib_comm *comm, unsigned int idle)
 static mpib_always_inline void complete(struct mpib_comm *comm, struct mpib_request *req,
 					uint32_t imm, unsigned int mask, unsigned int messages)
 {
-
 	comm->recv.row[mpib_imm_slot(imm)] = NULL;
 	comm->recv.carried |= mask;
 	if (mask != MPIB_RAILS_ALL && mask != comm->data_mask)

@@ -8,9 +8,10 @@
  * write-with-immediate on each rail, which on the leader rail carries the exact sizes into the
  * receiver's completion record; they are filled in as they come and posted once a row.
  *
- * mpib_isend, at the end, finds out whether anything about a message asks for a general function
- * before it changes anything, and leaves that to a general function: so it has no call in its
- * middle and saves few registers. The general functions go the same way, they only look at more.
+ * mpib_isend, at the end, finds out whether a message is empty, too long, out of order or meets a
+ * slot that is being written, before it changes anything, and leaves such a one to a general
+ * function: so it has no call in its middle and saves few registers. The general functions go the
+ * same way, they only look at more.
  *
  * A row is the peer's to write. How many messages it has is read once, and every address and key in
  * it is the peer's own affair.
@@ -34,7 +35,6 @@ static const struct mpib_mr no_mr; /* an empty message may come without */
 /* For want of a clear-to-send: 0, or why there will be none any more. */
 static int not_now(struct mpib_comm *comm)
 {
-
 	comm->counters->stalls++;
 	if (mpib_unlikely(atomic_load_explicit(&comm->flags, memory_order_relaxed)))
 		return mpib_comm_check(comm);
@@ -306,7 +306,7 @@ static mpib_always_inline int post_rail(struct mpib_comm *comm, unsigned int rai
 	return mpib_unlikely(r < 0) ? r : 1;
 }
 
-/* The rails of @left. */
+/* What the row has on the rails of @left. */
 static mpib_always_inline int post_rails(struct mpib_comm *comm, unsigned int left)
 {
 	if (left & mpib_rail_bit(MPIB_SOUT)) {

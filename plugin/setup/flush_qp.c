@@ -45,7 +45,6 @@ static int make(struct mpib_comm *comm, unsigned int rail, const struct mpib_env
 
 int mpib_flush_init(struct mpib_comm *comm, const struct mpib_env *env)
 {
-
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		int r;
 

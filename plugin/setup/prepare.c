@@ -29,7 +29,6 @@ static size_t ar_above(const struct mpib_comm *comm, const struct mpib_env *env)
 /* What the connection is asked for, and what its rails allow. */
 static void set_limits(struct mpib_comm *comm, const struct mpib_env *env)
 {
-
 	comm->send.record_addr = comm->remote_qps.ring_addr;
 	comm->send.split_min = (size_t)env->split_min;
 	comm->send.ar_above = ar_above(comm, env);
@@ -69,7 +68,6 @@ static void prepare_chain(struct mpib_comm *comm, unsigned int rail)
 
 static void prepare_send(struct mpib_comm *comm, const struct mpib_env *env)
 {
-
 	set_limits(comm, env);
 	comm->send.max_uncut = WHOLE_MAX;
 	for (unsigned int k = 0; k < MPIB_REQUESTS_MAX; k++)
