@@ -5,6 +5,8 @@
 #include "plugin/setup/qp.h"
 #include "plugin/wire/imm.h"
 
+#define REQUEST_MAX (1u << 30) /* bytes that a request is given, whatever the port allows */
+
 /* The largest size that size_q carries without being cut to its maximum. */
 #define WHOLE_MAX (((size_t)MPIB_IMM_SIZE_RECORD << 7) - 1)
 
@@ -40,8 +42,8 @@ static void set_limits(struct mpib_comm *comm, const struct mpib_env *env)
 		uint32_t limit = comm->dev->hca[rail].port_attr.max_msg_sz;
 
 		/* Pieces stay whole 128-byte lines, and within a 32-bit length. */
-		if (limit == 0 || limit > 1u << 30)
-			limit = 1u << 30;
+		if (limit == 0 || limit > REQUEST_MAX)
+			limit = REQUEST_MAX;
 		comm->send.max_msg[rail] =
 			limit > MPIB_SPLIT_ALIGN ? limit & ~(MPIB_SPLIT_ALIGN - 1) : limit;
 	}
