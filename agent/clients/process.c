@@ -62,26 +62,31 @@ int mpib_process_parse_stat(const char *text, uint64_t *ret_start_time)
 	return errno || end == p + 1 || *end != ' ' ? -EBADMSG : 0;
 }
 
-/* True where @uid is one of the four user ids of the process; @stat_fd is its /proc/PID/stat. */
-static bool has_uid(pid_t pid, int stat_fd, uid_t uid)
+/* 1 where @uid is one of the four user ids of the process, 0 where it is none of them, a negative
+ * errno where that can't be looked up. @stat_fd is its /proc/PID/stat. */
+static int has_uid(pid_t pid, int stat_fd, uid_t uid)
 {
 	mpib_cleanup(mpib_closep) int fd = -1;
 	unsigned int ids[4];
 	char text[2048];
 	const char *line;
 	struct stat st;
+	int r;
 
 	/* The file is owned by the effective user id, unless the process hides from its user. */
 	if (fstat(stat_fd, &st) == 0 && st.st_uid == uid && uid != 0)
-		return true;
+		return 1;
 
 	fd = open_proc(pid, "status");
-	if (fd < 0 || read_text(fd, text, sizeof(text)) < 0)
-		return false;
+	if (fd < 0)
+		return fd;
+	r = read_text(fd, text, sizeof(text));
+	if (r < 0)
+		return r;
 
 	line = strstr(text, "\nUid:");
 	if (!line || sscanf(line, "\nUid: %u %u %u %u", &ids[0], &ids[1], &ids[2], &ids[3]) != 4)
-		return false;
+		return -EBADMSG;
 
 	return ids[0] == uid || ids[1] == uid || ids[2] == uid || ids[3] == uid;
 }
@@ -106,7 +111,7 @@ int mpib_process_open(pid_t pid, uid_t uid, int *ret_pidfd, uint64_t *ret_start_
 	mpib_cleanup(mpib_closep) int stat_fd = -1;
 	uint64_t start_time;
 	char text[1024];
-	bool same_user;
+	int same_user;
 	int r;
 
 	if (pidfd < 0)
@@ -125,6 +130,8 @@ int mpib_process_open(pid_t pid, uid_t uid, int *ret_pidfd, uint64_t *ret_start_
 	/* Alive after the last look: the pid was this pidfd's process all the while. */
 	if (!mpib_process_alive(pidfd))
 		return -ESRCH;
+	if (same_user < 0)
+		return same_user;
 	if (!same_user)
 		return -EPERM;
 

@@ -2,6 +2,7 @@
 /* Telling processes apart. */
 #include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,12 +76,39 @@ static void a_process_of_another_user_does_not_pass_for_this_one(void **state)
 	assert_int_equal(fd, -1);
 }
 
+/* Descriptors for the process and its stat file, and none for a look at its user ids. */
+static void a_shortage_of_descriptors_is_not_taken_for_another_user(void **state)
+{
+	struct rlimit before;
+	struct rlimit limit;
+	uint64_t start = 0;
+	int fd = -1;
+	int lowest = dup(STDERR_FILENO);
+	int r;
+
+	(void)state;
+	assert_true(lowest >= 0);
+	assert_int_equal(close(lowest), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	limit = before;
+	for (unsigned int spare = 0; spare < 3; spare++) {
+		limit.rlim_cur = (rlim_t)lowest + spare;
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+		r = mpib_process_open(getpid(), getuid() + 12345, &fd, &start);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+		assert_int_equal(r, -EMFILE);
+	}
+	assert_int_equal(mpib_process_open(getpid(), getuid() + 12345, &fd, &start), -EPERM);
+	assert_int_equal(fd, -1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_start_time_is_found_behind_any_name),
 		cmocka_unit_test(a_living_process_is_opened_and_its_end_is_seen),
 		cmocka_unit_test(a_process_of_another_user_does_not_pass_for_this_one),
+		cmocka_unit_test(a_shortage_of_descriptors_is_not_taken_for_another_user),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
