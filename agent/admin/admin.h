@@ -89,7 +89,8 @@ struct mpib_admin_rule {
 	char dst_island[MPIB_ISLAND_NAME_MAX];
 };
 
-/* One entry of the journal. The first of a MONITOR is named "monitor" and says that it began. */
+/* One entry of the journal. The first of a MONITOR is named "monitor" and says that it began; one
+ * named "missed" says how many it didn't get. */
 struct mpib_admin_event {
 	uint64_t usec; /* since the epoch */
 	uint32_t priority;
@@ -129,7 +130,7 @@ struct mpib_admin_status {
 	uint64_t entries_suppressed;
 	uint64_t beat_age_usec; /* since the heartbeat moved */
 	uint64_t monitors;
-	uint64_t monitors_dropped; /* for reading too slowly */
+	uint64_t events_missed; /* by monitors that read too slowly */
 	char version[16];
 	char config[256]; /* path, cut where it is longer; "" for the built-in defaults */
 	char error[256];  /* of the refused reload */

@@ -4,9 +4,9 @@
 #include "agent/admin/session.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -179,79 +179,63 @@ static void answer_change(struct mpib_session *session, uint8_t type,
 
 static void answer_policy(struct mpib_session *session)
 {
-	if (!mpib_shares_text(session->flows->shares, &session->dump_version)) {
-		mpib_session_put_end(session, MPIB_ADMIN_FAILED, "the agent is out of memory");
-		return;
-	}
-
 	session->dump = MPIB_ADMIN_POLICY;
-	session->dump_cursor = 0;
+	session->dump_place = (struct mpib_shares_place){ 0 };
+	session->dump_version = mpib_shares_text_version(session->flows->shares);
 }
 
-/* The text is the agent's, not the client's: a reader on the way through an old one starts anew. */
 static void dump_text(struct mpib_session *session)
 {
-	uint32_t version = 0;
-	const char *text = mpib_shares_text(session->flows->shares, &version);
+	const struct mpib_shares *shares = session->flows->shares;
 	struct mpib_admin_text record = { 0 };
 
-	if (!text || version != session->dump_version) {
+	if (session->dump_version != mpib_shares_text_version(shares)) {
 		mpib_session_put_end(session, MPIB_ADMIN_FAILED,
 				     "the policy changed meanwhile; ask again");
 		return;
 	}
 
-	text += session->dump_cursor;
-	record.len = (uint32_t)strnlen(text, sizeof(record.text));
-	if (!record.len) {
+	record.len = (uint32_t)mpib_shares_print(shares, &session->dump_place, record.text,
+						 sizeof(record.text));
+	if (record.len)
+		mpib_session_put_records(session, &record, sizeof(record), 1);
+	else
 		mpib_session_put_end(session, MPIB_ADMIN_OK, "");
-		return;
-	}
+}
 
-	memcpy(record.text, text, record.len);
-	session->dump_cursor += record.len;
-	mpib_session_put_records(session, &record, sizeof(record), 1);
+static bool has_events(const struct mpib_session *session)
+{
+	return session->ring && session->next_event < session->ring->end;
 }
 
 static void put_events(struct mpib_session *session)
 {
 	struct mpib_admin_event records[(MPIB_ADMIN_FRAME_MAX - sizeof(struct mpib_admin_records)) /
 					sizeof(struct mpib_admin_event)];
-	size_t count = 0;
+	size_t count = mpib_event_ring_take(session->ring, &session->next_event, records,
+					    MPIB_ARRAY_SIZE(records));
 
-	while (session->n_events && count < MPIB_ARRAY_SIZE(records)) {
-		records[count++] = session->events[session->first_event];
-		session->first_event = (session->first_event + 1) % MPIB_SESSION_EVENTS;
-		session->n_events--;
-	}
 	mpib_session_put_records(session, records, sizeof(records[0]), count);
 }
 
 static void answer_monitor(struct mpib_session *session)
 {
-	struct mpib_admin_event event = { .priority = LOG_INFO, .name = "monitor" };
+	struct mpib_admin_event event;
+	const char *why = "this connection watches already";
+	char text[64];
 
-	if (session->events) {
-		mpib_session_put_end(session, MPIB_ADMIN_FAILED, "this connection watches already");
-		return;
-	}
-	session->events = calloc(MPIB_SESSION_EVENTS, sizeof(*session->events));
-	if (!session->events) {
-		mpib_session_put_end(session, MPIB_ADMIN_FAILED, "the agent is out of memory");
-		return;
-	}
-	if (!session->ops->may_watch(session->ops_user, session)) {
-		free(session->events);
-		session->events = NULL;
-		mpib_session_put_end(session, MPIB_ADMIN_FAILED, "too many watch already");
+	if (!session->ring)
+		why = session->ops->watch(session->ops_user, session);
+	if (why) {
+		mpib_session_put_end(session, MPIB_ADMIN_FAILED, why);
 		return;
 	}
 
-	event.usec = mpib_clock_usec(CLOCK_REALTIME);
-	(void)snprintf(event.text, sizeof(event.text), "watching: %u flows in %u slots",
+	(void)snprintf(text, sizeof(text), "watching: %u flows in %u slots",
 		       mpib_registry_n_flows(session->flows->registry),
 		       mpib_registry_entries(session->flows->registry));
-	mpib_session_push(session, &event);
+	mpib_event_fill(&event, LOG_INFO, "monitor", text);
+	mpib_session_put_records(session, &event, sizeof(event), 1);
 }
 
 static void dump(struct mpib_session *session)
@@ -271,12 +255,12 @@ static void dump(struct mpib_session *session)
 
 bool mpib_session_has_more(const struct mpib_session *session)
 {
-	return session->n_events || session->dump;
+	return has_events(session) || session->dump;
 }
 
 void mpib_session_step(struct mpib_session *session)
 {
-	if (session->n_events)
+	if (has_events(session))
 		put_events(session);
 	else
 		dump(session);
@@ -289,27 +273,12 @@ void mpib_session_stop_dump(struct mpib_session *session)
 
 bool mpib_session_watches(const struct mpib_session *session)
 {
-	return session->events != NULL;
-}
-
-void mpib_session_push(struct mpib_session *session, const struct mpib_admin_event *event)
-{
-	if (session->n_events == MPIB_SESSION_EVENTS || session->n_lost) {
-		/* The next turn of the loop finds a connection that is over. */
-		if (session->n_lost++ == 0)
-			(void)shutdown(session->fd, SHUT_RDWR);
-		return;
-	}
-
-	session->events[(session->first_event + session->n_events) % MPIB_SESSION_EVENTS] = *event;
-	session->n_events++;
-	session->wake(session->owner);
+	return session->ring != NULL;
 }
 
 void mpib_session_done(struct mpib_session *session)
 {
 	free(session->changes);
-	free(session->events);
 }
 
 /* @pid 0: of all processes. */

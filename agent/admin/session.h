@@ -11,6 +11,7 @@
 #include <sys/queue.h>
 
 #include "agent/admin/admin.h"
+#include "agent/admin/event_ring.h"
 #include "agent/base/outbox.h"
 #include "agent/flows/flows.h"
 
@@ -25,8 +26,8 @@ struct mpib_session_ops {
 	 * free. */
 	int (*reload)(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
 		      struct mpib_cause *cause);
-	/* True where @session may watch; it counts from then on. */
-	bool (*may_watch)(void *user, struct mpib_session *session);
+	/* Lets @session watch, from then on: NULL, or why it may not. */
+	const char *(*watch)(void *user, struct mpib_session *session);
 };
 
 /* The owner sets the first fields. All are borrowed. */
@@ -45,20 +46,16 @@ struct mpib_session {
 	uint8_t dump; /* request whose records are being sent, or 0 */
 	uint32_t dump_cursor;
 	uint32_t dump_total;
-	pid_t dump_pid;			   /* FLOWS: of this process alone, 0: all */
-	uint32_t dump_version;		   /* of the text being sent */
-	struct mpib_share_change *changes; /* of a reload */
+	pid_t dump_pid;			     /* FLOWS: of this process alone, 0: all */
+	struct mpib_shares_place dump_place; /* in the text being sent... */
+	uint32_t dump_version;		     /* ...which is of this version */
+	struct mpib_share_change *changes;   /* of a reload */
 	uint32_t n_changes;
 
-	LIST_ENTRY(mpib_session) monitors; /* while it has events */
-	struct mpib_admin_event *events;   /* a monitor's queue, NULL for any other session */
-	uint32_t first_event;		   /* a ring of MPIB_SESSION_EVENTS */
-	uint32_t n_events;
-	uint32_t n_lost; /* not 0: too slow, on its way out */
+	LIST_ENTRY(mpib_session) monitors; /* while it watches */
+	struct mpib_event_ring *ring;	   /* of a monitor; NULL for any other session */
+	uint64_t next_event;		   /* the first that it hasn't got */
 };
-
-/* Events that wait for a monitor. More than the journal writes in one burst. */
-#define MPIB_SESSION_EVENTS 1200u
 
 /* Handles one whole frame of a type that is no registration. The output has room for
  * MPIB_ADMIN_FRAME_MAX bytes, as for mpib_session_step(). */
@@ -73,8 +70,6 @@ void mpib_session_step(struct mpib_session *session);
 void mpib_session_stop_dump(struct mpib_session *session);
 
 bool mpib_session_watches(const struct mpib_session *session);
-/* Queues an event for a monitor; one whose queue is full is cut off. */
-void mpib_session_push(struct mpib_session *session, const struct mpib_admin_event *event);
 
 /* The connection is over. */
 void mpib_session_done(struct mpib_session *session);

@@ -227,7 +227,7 @@ static int set_events(struct mpib_client *client)
 
 	if (!client->io.poller)
 		return 0;
-	if (client->out.n || mpib_session_has_more(&client->session) || client->more)
+	if (client->out.n || client->more)
 		events |= EPOLLOUT;
 	if (!client->eof && !is_closing(client) && !client->out.n && !client->more)
 		events |= EPOLLIN;
@@ -250,6 +250,18 @@ static int serve(struct mpib_client *client)
 static bool finished(const struct mpib_client *client)
 {
 	return (is_closing(client) || client->eof) && !client->out.n && !client->more;
+}
+
+/* @r: what reading and sending came to so far. */
+static void go_on(struct mpib_client *client, int r)
+{
+	if (r >= 0)
+		r = serve(client);
+	if (r >= 0 && !finished(client))
+		r = set_events(client);
+
+	if (r < 0 || finished(client))
+		client->ops->closed(client->ops_user, client);
 }
 
 static void on_io(void *user, uint32_t revents);
@@ -277,13 +289,7 @@ static void on_io(void *user, uint32_t revents)
 	r = send_some(client);
 	if (r >= 0 && revents & (EPOLLIN | EPOLLHUP | EPOLLERR))
 		r = read_some(client);
-	if (r >= 0)
-		r = serve(client);
-	if (r >= 0 && !finished(client))
-		r = set_events(client);
-
-	if (r < 0 || finished(client))
-		client->ops->closed(client->ops_user, client);
+	go_on(client, r);
 }
 
 void mpib_client_fetched(void *user, const struct mpib_keeper_fetched *fetched)
@@ -303,18 +309,17 @@ void mpib_client_fetched(void *user, const struct mpib_keeper_fetched *fetched)
 	note_active(client);
 	if (r >= 0)
 		r = watch(client);
-	if (r >= 0)
-		r = serve(client);
-	if (r >= 0 && !finished(client))
-		r = set_events(client);
-	if (r < 0 || finished(client))
-		client->ops->closed(client->ops_user, client);
+	go_on(client, r);
 }
 
-/* Events for a monitor: sent with its next turn. */
+/* Events for a monitor: sent at once, unless something waits to be sent; then they follow. */
 static void on_events(void *owner)
 {
-	(void)set_events(owner);
+	struct mpib_client *client = owner;
+
+	/* While the keeper reads it isn't watched: its turn comes with the keeper's answer. */
+	if (client->io.poller && !client->out.n && !client->more)
+		go_on(client, 0);
 }
 
 int mpib_client_start(struct mpib_client *client, sd_event *loop, struct mpib_poller *poller)

@@ -33,11 +33,18 @@ uint32_t mpib_server_n_processes(const struct mpib_server *server)
 
 /* ---- monitors ------------------------------------------------------------------------------- */
 
-static bool on_session_may_watch(void *user, struct mpib_session *session)
+static const char *on_session_watch(void *user, struct mpib_session *session)
 {
 	struct mpib_server *server = user;
 
-	return mpib_monitors_admit(&server->monitors, session);
+	switch (mpib_monitors_admit(&server->monitors, session)) {
+	case MPIB_ADMITTED:
+		return NULL;
+	case MPIB_ADMISSION_NO_MEMORY:
+		return "the agent is out of memory";
+	default:
+		return "too many watch already";
+	}
 }
 
 static void on_entry(void *user, enum mpib_event event, int priority, const char *flow,
@@ -46,6 +53,8 @@ static void on_entry(void *user, enum mpib_event event, int priority, const char
 	struct mpib_server *server = user;
 
 	mpib_monitors_tell(&server->monitors, event, priority, flow, message);
+	if (server->monitors.again && server->flows->wake)
+		server->flows->wake(server->flows->wake_user);
 }
 
 uint32_t mpib_server_n_monitors(const struct mpib_server *server)
@@ -53,9 +62,9 @@ uint32_t mpib_server_n_monitors(const struct mpib_server *server)
 	return server->monitors.n;
 }
 
-uint64_t mpib_server_n_monitors_dropped(const struct mpib_server *server)
+uint64_t mpib_server_n_events_missed(const struct mpib_server *server)
 {
-	return server->monitors.n_dropped;
+	return server->monitors.ring.n_missed;
 }
 
 /* ---- limits --------------------------------------------------------------------------------- */
@@ -139,7 +148,7 @@ static const struct mpib_client_ops client_ops = {
 static const struct mpib_session_ops session_ops = {
 	.status = on_session_status,
 	.reload = on_session_reload,
-	.may_watch = on_session_may_watch,
+	.watch = on_session_watch,
 };
 
 /* Makes a client of @fd, which is the client's from then on; closed on failure. */
@@ -314,7 +323,6 @@ int mpib_server_new(sd_event *loop, struct mpib_keeper *keeper, struct mpib_flow
 	mpib_fd_budget_measure(&server->budget);
 	LIST_INIT(&server->clients);
 	LIST_INIT(&server->monitors.sessions);
-	server->monitors.journal = flows->journal;
 	r = mpib_poller_new(loop, &server->poller);
 	if (r >= 0)
 		r = mpib_peers_new(server->poller, flows, on_room, server, &server->peers);

@@ -54,7 +54,8 @@ void mpib_server_tick(struct mpib_server *server);
 bool mpib_server_step(struct mpib_server *server);
 
 uint32_t mpib_server_n_monitors(const struct mpib_server *server);
-uint64_t mpib_server_n_monitors_dropped(const struct mpib_server *server);
+/* Events that monitors missed for reading too slowly. */
+uint64_t mpib_server_n_events_missed(const struct mpib_server *server);
 /* Living ones that are known, and connections of those that can't be named. */
 uint32_t mpib_server_n_processes(const struct mpib_server *server);
 uint32_t mpib_server_n_clients(const struct mpib_server *server);

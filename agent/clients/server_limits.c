@@ -45,6 +45,7 @@ bool mpib_server_step(struct mpib_server *server)
 {
 	uint64_t now = now_usec(server);
 	unsigned int closed = 0;
+	bool more = mpib_monitors_step(&server->monitors);
 
 	for (unsigned int n = 0; n < LOOKS_A_TURN && closed < CLOSES_A_TURN && server->idle_next;
 	     n++) {
@@ -59,7 +60,7 @@ bool mpib_server_step(struct mpib_server *server)
 
 	if (closed)
 		mpib_server_say_limit(server, "idle connections closed to make room");
-	return server->idle_next != NULL;
+	return server->idle_next || more;
 }
 
 void mpib_server_tick(struct mpib_server *server)

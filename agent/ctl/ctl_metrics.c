@@ -63,8 +63,8 @@ static const struct metric metrics[] = {
 	{ "mpib_journal_entries", "counter", "Journal entries written.", WIDE(entries_written) },
 	{ "mpib_journal_suppressed", "counter", "Journal entries only counted.",
 	  WIDE(entries_suppressed) },
-	{ "mpib_monitors_dropped", "counter", "Watching clients dropped for reading too slowly.",
-	  WIDE(monitors_dropped) },
+	{ "mpib_events_missed", "counter",
+	  "Events that watching clients missed, reading too slowly.", WIDE(events_missed) },
 };
 
 /* ---- collecting ----------------------------------------------------------------------------- */

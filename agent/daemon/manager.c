@@ -49,8 +49,9 @@ static void on_failed(void *user, int error, const char *why)
 
 static void on_work(void *user)
 {
-	const struct mpib_manager *m = user;
+	struct mpib_manager *m = user;
 
+	m->chores_due = true;
 	(void)sd_event_source_set_enabled(m->chores, SD_EVENT_ON);
 }
 
@@ -60,12 +61,15 @@ static void on_work(void *user)
 static int on_chores(sd_event_source *source, int fd, uint32_t revents, void *user)
 {
 	struct mpib_manager *m = user;
-	bool more = mpib_flows_step(&m->flows);
+	bool more;
 
 	(void)fd;
 	(void)revents;
+	m->chores_due = false;
+	more = mpib_flows_step(&m->flows);
 	more = mpib_server_step(m->server) || more;
-	return more ? 0 : sd_event_source_set_enabled(source, SD_EVENT_OFF);
+	/* Each may have made work for the other. */
+	return more || m->chores_due ? 0 : sd_event_source_set_enabled(source, SD_EVENT_OFF);
 }
 
 /* Once a second: the heartbeat, and all that can wait for it, so that an idle agent wakes for

@@ -21,7 +21,8 @@ struct mpib_manager {
 	sd_event_source *signals[3];
 	sd_event_source *beat;
 	int chores_fd;		 /* always readable */
-	sd_event_source *chores; /* on while mpib_flows_step() has something to do */
+	sd_event_source *chores; /* on while there is something to do in slices */
+	bool chores_due;	 /* something was added since the latest slice began */
 	struct mpib_files files;
 	struct mpib_journal *journal;
 	struct mpib_registry *registry;

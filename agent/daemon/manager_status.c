@@ -72,7 +72,7 @@ void mpib_manager_fill_status(void *user, struct mpib_admin_status *ret)
 		.entries_suppressed = mpib_journal_suppressed(m->journal),
 		.beat_age_usec = mpib_manager_monotonic_usec() - m->beat_usec,
 		.monitors = mpib_server_n_monitors(m->server),
-		.monitors_dropped = mpib_server_n_monitors_dropped(m->server),
+		.events_missed = mpib_server_n_events_missed(m->server),
 		.version = MPIB_VERSION,
 		.unsaved = m->flows.unsaved.text[0] != '\0',
 		.unsaved_registrations = m->flows.n_unsaved,

@@ -16,9 +16,8 @@ struct mpib_shares {
 	struct mpib_hints *hints;
 	struct mpib_journal *journal;
 	struct mpib_policy *policy;
-	struct mpib_overrides *overrides; /* NULL: nothing can be set */
-	char *text;			  /* made when asked for; NULL: not made */
-	uint32_t text_version;
+	struct mpib_overrides *overrides;		     /* NULL: nothing can be set */
+	uint32_t text_version;				     /* of what is in force, for people */
 	struct mpib_verdict verdicts[MPIB_HINT_ENTRIES_MAX]; /* of each slot; pages that nobody
 							      * touches cost nothing */
 };
@@ -42,19 +41,11 @@ int mpib_shares_new(struct mpib_registry *registry, struct mpib_hints *hints,
 	return 0;
 }
 
-static void drop_text(struct mpib_shares *shares)
-{
-	free(shares->text);
-	shares->text = NULL;
-	shares->text_version++;
-}
-
 struct mpib_shares *mpib_shares_free(struct mpib_shares *shares)
 {
 	if (!shares)
 		return NULL;
 
-	drop_text(shares);
 	(void)mpib_policy_free(shares->policy);
 	(void)mpib_overrides_free(shares->overrides);
 	free(shares);
@@ -116,7 +107,7 @@ uint32_t mpib_shares_set_policy(struct mpib_shares *shares, struct mpib_policy *
 
 	(void)mpib_policy_free(shares->policy);
 	shares->policy = policy;
-	drop_text(shares);
+	shares->text_version++;
 	if (ret_changes)
 		changes = calloc(entries, sizeof(*changes));
 
@@ -169,44 +160,39 @@ static uint64_t seconds_up(uint64_t usec)
 	return (usec + MPIB_CLOCK_SECOND - 1) / MPIB_CLOCK_SECOND;
 }
 
-/* As comments: a policy file can't hold them. */
-static void print_overrides(const struct mpib_shares *shares, FILE *out)
+/* As a comment: a policy file can't hold it. */
+static size_t print_override(const struct mpib_shares *shares, uint32_t n, char *buf, size_t size)
 {
+	const struct mpib_override *o = mpib_overrides_at(shares->overrides, n);
 	uint64_t now = mpib_clock_usec(CLOCK_BOOTTIME);
-	uint32_t count = shares->overrides ? mpib_overrides_count(shares->overrides) : 0;
+	char flow[MPIB_FLOW_TEXT_MAX];
+	char time[48] = "";
+	int len;
 
-	for (uint32_t n = 0; n < count; n++) {
-		const struct mpib_override *o = mpib_overrides_at(shares->overrides, n);
-		char flow[MPIB_FLOW_TEXT_MAX];
-
-		(void)fprintf(out, "%s; set by uid %u: %s share = %u", n ? "" : "\n", o->uid,
-			      mpib_flow_format(o->src_be, o->dst_be, flow), o->share);
-		if (o->until_usec)
-			(void)fprintf(out, ", for another %" PRIu64 " s",
-				      o->until_usec > now ? seconds_up(o->until_usec - now) : 0);
-		(void)fputc('\n', out);
-	}
+	if (o->until_usec)
+		(void)snprintf(time, sizeof(time), ", for another %" PRIu64 " s",
+			       o->until_usec > now ? seconds_up(o->until_usec - now) : 0);
+	len = snprintf(buf, size, "%s; set by uid %u: %s share = %u%s\n", n ? "" : "\n", o->uid,
+		       mpib_flow_format(o->src_be, o->dst_be, flow), o->share, time);
+	return len > 0 ? (size_t)len : 0;
 }
 
-const char *mpib_shares_text(struct mpib_shares *shares, uint32_t *ret_version)
+size_t mpib_shares_print(const struct mpib_shares *shares, struct mpib_shares_place *place,
+			 char *buf, size_t size)
 {
-	size_t len = 0;
-	FILE *memory;
+	uint32_t count = shares->overrides ? mpib_overrides_count(shares->overrides) : 0;
+	size_t used = mpib_config_print_some(shares->policy, &place->policy, buf, size);
 
-	if (!shares->text) {
-		memory = open_memstream(&shares->text, &len);
-		if (!memory)
-			return NULL;
-		mpib_config_print(shares->policy, memory);
-		print_overrides(shares, memory);
-		if (fclose(memory)) {
-			drop_text(shares);
-			return NULL;
-		}
-	}
+	if (used)
+		return used;
+	while (place->override < count && size - used >= MPIB_CONFIG_PIECE_MIN)
+		used += print_override(shares, place->override++, buf + used, size - used);
+	return used;
+}
 
-	*ret_version = shares->text_version;
-	return shares->text;
+uint32_t mpib_shares_text_version(const struct mpib_shares *shares)
+{
+	return shares->text_version;
 }
 
 /* ---- what a person set ---------------------------------------------------------------------- */
@@ -240,7 +226,7 @@ static int reapply(struct mpib_shares *shares, uint32_t src_be, uint32_t dst_be,
 	struct mpib_slot *slot = mpib_registry_find_flow(shares->registry, src_be, dst_be);
 	struct mpib_verdict verdict;
 
-	drop_text(shares);
+	shares->text_version++;
 	match(shares, src_be, dst_be, &verdict);
 	*ret_change = (struct mpib_share_change){
 		.slot = slot ? mpib_registry_slot_index(shares->registry, slot) : UINT32_MAX,

@@ -9,6 +9,7 @@
 
 #include "agent/base/cause.h"
 #include "agent/journal/journal.h"
+#include "agent/policy/config.h"
 #include "agent/policy/policy.h"
 #include "agent/slots/registry.h"
 #include "agent/state/hints.h"
@@ -54,9 +55,17 @@ struct mpib_policy_source *mpib_shares_source(struct mpib_shares *shares);
 void mpib_shares_judge(const struct mpib_shares *shares, uint32_t src_be, uint32_t dst_be,
 		       struct mpib_candidate ret_candidates[MPIB_RULE_MAX],
 		       struct mpib_verdict *ret);
-/* What is in force as a text, the shares' own until it changes (*ret_version differs then). NULL
- * where memory is out. */
-const char *mpib_shares_text(struct mpib_shares *shares, uint32_t *ret_version);
+/* A place in the text of what is in force; all 0: its beginning. */
+struct mpib_shares_place {
+	struct mpib_config_place policy;
+	uint32_t override;
+};
+
+/* The next piece of that text, as mpib_config_print_some() has it; what a person set follows. While
+ * the version is the same it is one text. */
+size_t mpib_shares_print(const struct mpib_shares *shares, struct mpib_shares_place *place,
+			 char *buf, size_t size);
+uint32_t mpib_shares_text_version(const struct mpib_shares *shares);
 
 /* ---- what a person set ---- */
 

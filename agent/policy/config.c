@@ -205,6 +205,8 @@ static int seal(struct mpib_config_parser *parser, struct mpib_cause *cause)
 		return r;
 
 	r = mpib_policy_seal(parser->policy, &conflict);
+	if (r == -ENOMEM)
+		return mpib_cause_set(cause, r, "out of memory");
 	if (r < 0) {
 		parser->error_line = conflict.line;
 		return mpib_cause_set(cause, -EBADMSG,

@@ -41,7 +41,22 @@ const char *mpib_config_file_name(enum mpib_config_file state);
 enum mpib_config_file mpib_config_compare(const char *path, struct mpib_policy_source *source,
 					  uint64_t *ret_usec);
 
-/* Writes the effective policy as an INI file that says the same, defaults included. */
+/* A place in the text of a policy; all 0: its beginning. */
+struct mpib_config_place {
+	unsigned int part;
+	size_t at;
+	size_t subnet;
+};
+
+/* The least room for a piece: an item of the text fits, whatever it is. */
+#define MPIB_CONFIG_PIECE_MIN 256u
+
+/* The effective policy as an INI file that says the same, defaults included: the next piece of it,
+ * from @place on, which moves on. Returns its bytes, without a NUL; 0 at the end. @size:
+ * MPIB_CONFIG_PIECE_MIN at least. */
+size_t mpib_config_print_some(const struct mpib_policy *policy, struct mpib_config_place *place,
+			      char *buf, size_t size);
+/* All of it. */
 void mpib_config_print(const struct mpib_policy *policy, FILE *out);
 
 /* The plain keys, for documents and tests: NULL past the last one. */

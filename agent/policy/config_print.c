@@ -1,87 +1,152 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The effective policy as an INI file that says the same. */
+/* The effective policy as an INI file that says the same, piece by piece: nothing is kept of it, so
+ * that a large policy costs a reader of it no more than a small one. */
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "agent/policy/config.h"
 #include "common/ipv4.h"
 
 #define LINE_COLUMNS 100
 
-/* As many lines as it takes: an island that is given again gets more subnets. */
-static void print_island(const char *name, const struct mpib_subnet *const *subnets,
-			 size_t n_subnets, FILE *out)
+enum part {
+	PART_HEAD,
+	PART_ISLANDS,
+	PART_POLICY,
+	PART_PAIRS,
+	PART_FLOWS,
+	PART_END,
+};
+
+/* One item of the text. Longer than any. */
+struct item {
+	size_t len;
+	char text[MPIB_CONFIG_PIECE_MIN];
+};
+
+static void __attribute__((format(printf, 2, 3))) add(struct item *item, const char *format, ...)
 {
-	int column = fprintf(out, "%s = ", name);
+	va_list args;
+	int len;
+
+	va_start(args, format);
+	len = vsnprintf(item->text + item->len, sizeof(item->text) - item->len, format, args);
+	va_end(args);
+	if (len > 0)
+		item->len += (size_t)len;
+}
+
+/* The subnets of an island from place->at on that one line takes: an island that is given again
+ * gets more of them. */
+static void print_island(const struct mpib_policy *policy, struct mpib_config_place *place,
+			 struct item *item)
+{
 	const char *separator = "";
 
-	for (size_t n = 0; n < n_subnets; n++) {
+	add(item, "%s = ", policy->islands[place->at].name);
+	while (place->subnet < policy->n_subnets) {
+		const struct mpib_subnet *subnet =
+			&policy->subnets[policy->by_island[place->subnet]];
 		char text[MPIB_IPV4_TEXT_MAX + sizeof("/32")];
 		char addr[MPIB_IPV4_TEXT_MAX];
-		int len = snprintf(text, sizeof(text), "%s/%u",
-				   mpib_ipv4_format(subnets[n]->addr_be, addr), subnets[n]->len);
+		int len;
 
-		if (*separator && column + len + 2 > LINE_COLUMNS) {
-			column = fprintf(out, "\n%s = ", name) - 1;
-			separator = "";
+		if (subnet->island != place->at)
+			break;
+		len = snprintf(text, sizeof(text), "%s/%u", mpib_ipv4_format(subnet->addr_be, addr),
+			       subnet->len);
+		if (*separator && item->len + (size_t)len + 2 > LINE_COLUMNS) {
+			add(item, "\n");
+			return;
 		}
-		column += fprintf(out, "%s%s", separator, text);
+		add(item, "%s%s", separator, text);
 		separator = ", ";
+		place->subnet++;
 	}
-	(void)fputc('\n', out);
+	add(item, "\n");
+	place->at++;
 }
 
-/* By island, within one as they are sealed. */
-static int by_island(const void *left, const void *right)
+static void print_pair(const struct mpib_policy *policy, size_t n, struct item *item)
 {
-	const struct mpib_subnet *a = *(const struct mpib_subnet *const *)left;
-	const struct mpib_subnet *b = *(const struct mpib_subnet *const *)right;
-
-	if (a->island != b->island)
-		return a->island < b->island ? -1 : 1;
-	return a < b ? -1 : a > b;
+	add(item, "\n[pair %s %s]\nshare = %u\n", policy->islands[policy->pairs[n].src_island].name,
+	    policy->islands[policy->pairs[n].dst_island].name, policy->pairs[n].share);
 }
 
-static void print_islands(const struct mpib_policy *policy, FILE *out)
+static void print_flow(const struct mpib_policy *policy, size_t n, struct item *item)
 {
-	const struct mpib_subnet **subnets = calloc(policy->n_subnets + 1, sizeof(const void *));
-	size_t at = 0;
+	char src[MPIB_IPV4_TEXT_MAX];
+	char dst[MPIB_IPV4_TEXT_MAX];
 
-	for (size_t n = 0; subnets && n < policy->n_subnets; n++)
-		subnets[n] = &policy->subnets[n];
-	if (subnets)
-		qsort(subnets, policy->n_subnets, sizeof(const void *), by_island);
+	add(item, "\n[flow %s %s]\nshare = %u\n", mpib_ipv4_format(policy->flows[n].src_be, src),
+	    mpib_ipv4_format(policy->flows[n].dst_be, dst), policy->flows[n].share);
+}
 
-	for (size_t island = 0; subnets && island < policy->n_islands; island++) {
-		size_t first = at;
+/* Prints the item at @place, if any, and moves on behind it. */
+static void print_item(const struct mpib_policy *policy, struct mpib_config_place *place,
+		       struct item *item)
+{
+	const size_t counts[PART_END] = {
+		[PART_HEAD] = 1,
+		[PART_ISLANDS] = policy->n_islands,
+		[PART_POLICY] = 1,
+		[PART_PAIRS] = policy->n_pairs,
+		[PART_FLOWS] = policy->n_flows,
+	};
 
-		while (at < policy->n_subnets && subnets[at]->island == island)
-			at++;
-		print_island(policy->islands[island].name, subnets + first, at - first, out);
+	while (place->part < PART_END && place->at >= counts[place->part]) {
+		place->part++;
+		place->at = 0;
 	}
-	free(subnets);
+
+	switch (place->part) {
+	case PART_HEAD:
+		add(item, "[agent]\nslots = %u\n\n[islands]\nprefix_len = %u\n", policy->slots,
+		    policy->prefix_len);
+		break;
+	case PART_ISLANDS:
+		print_island(policy, place, item);
+		return;
+	case PART_POLICY:
+		add(item, "\n[policy]\nintra = %u\ninter = %u\n", policy->intra, policy->inter);
+		break;
+	case PART_PAIRS:
+		print_pair(policy, place->at, item);
+		break;
+	case PART_FLOWS:
+		print_flow(policy, place->at, item);
+		break;
+	default:
+		return;
+	}
+	place->at++;
+}
+
+size_t mpib_config_print_some(const struct mpib_policy *policy, struct mpib_config_place *place,
+			      char *buf, size_t size)
+{
+	size_t used = 0;
+
+	for (;;) {
+		struct mpib_config_place next = *place;
+		struct item item = { 0 };
+
+		print_item(policy, &next, &item);
+		if (!item.len || used + item.len > size)
+			return used;
+		memcpy(buf + used, item.text, item.len);
+		used += item.len;
+		*place = next;
+	}
 }
 
 void mpib_config_print(const struct mpib_policy *policy, FILE *out)
 {
-	(void)fprintf(out, "[agent]\nslots = %u\n\n[islands]\nprefix_len = %u\n", policy->slots,
-		      policy->prefix_len);
-	print_islands(policy, out);
-	(void)fprintf(out, "\n[policy]\nintra = %u\ninter = %u\n", policy->intra, policy->inter);
+	struct mpib_config_place place = { 0 };
+	char piece[4096];
+	size_t len;
 
-	for (size_t n = 0; n < policy->n_pairs; n++)
-		(void)fprintf(out, "\n[pair %s %s]\nshare = %u\n",
-			      policy->islands[policy->pairs[n].src_island].name,
-			      policy->islands[policy->pairs[n].dst_island].name,
-			      policy->pairs[n].share);
-
-	for (size_t n = 0; n < policy->n_flows; n++) {
-		char src[MPIB_IPV4_TEXT_MAX];
-		char dst[MPIB_IPV4_TEXT_MAX];
-
-		(void)fprintf(out, "\n[flow %s %s]\nshare = %u\n",
-			      mpib_ipv4_format(policy->flows[n].src_be, src),
-			      mpib_ipv4_format(policy->flows[n].dst_be, dst),
-			      policy->flows[n].share);
-	}
+	while ((len = mpib_config_print_some(policy, &place, piece, sizeof(piece))) > 0)
+		(void)fwrite(piece, 1, len, out);
 }

@@ -37,6 +37,7 @@ struct mpib_policy *mpib_policy_free(struct mpib_policy *policy)
 	free(policy->islands);
 	free(policy->names);
 	free(policy->subnets);
+	free(policy->by_island);
 	free(policy->pairs);
 	free(policy->flows);
 	free(policy);
@@ -248,6 +249,27 @@ static void index_lengths(struct mpib_policy *policy)
 	policy->first_of_len[33] = policy->n_subnets;
 }
 
+/* Counts, then places: as they are sealed within one. */
+static int index_islands(struct mpib_policy *policy)
+{
+	uint32_t *next = calloc(policy->n_islands + 1, sizeof(*next));
+
+	policy->by_island = calloc(policy->n_subnets + 1, sizeof(*policy->by_island));
+	if (!next || !policy->by_island) {
+		free(next);
+		return -ENOMEM;
+	}
+
+	for (size_t n = 0; n < policy->n_subnets; n++)
+		next[policy->subnets[n].island + 1]++;
+	for (size_t island = 1; island <= policy->n_islands; island++)
+		next[island] += next[island - 1];
+	for (size_t n = 0; n < policy->n_subnets; n++)
+		policy->by_island[next[policy->subnets[n].island]++] = (uint32_t)n;
+	free(next);
+	return 0;
+}
+
 static void sort(void *array, size_t count, size_t size, int (*order)(const void *, const void *))
 {
 	if (count > 1)
@@ -268,7 +290,7 @@ int mpib_policy_seal(struct mpib_policy *policy, struct mpib_policy_conflict *re
 		*ret = conflict;
 		return -EEXIST;
 	}
-	return 0;
+	return index_islands(policy);
 }
 
 /* The island of the longest subnet that holds @addr_be, or NO_ISLAND. */

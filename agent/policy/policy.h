@@ -76,6 +76,7 @@ struct mpib_policy {
 	size_t n_names;	 /* places, a power of two, twice the islands at least */
 	struct mpib_subnet *subnets; /* sealed: longest prefix first, then by address */
 	size_t n_subnets;
+	uint32_t *by_island;	 /* sealed: subnets by island, within one as above */
 	size_t first_of_len[34]; /* sealed: where prefix length 32 - n starts; [33] = n_subnets */
 	struct mpib_pair_rule *pairs; /* sealed: by both islands */
 	size_t n_pairs;
@@ -130,7 +131,7 @@ int mpib_policy_add_subnet(struct mpib_policy *policy, const struct mpib_subnet 
 int mpib_policy_add_pair(struct mpib_policy *policy, const struct mpib_pair_rule *pair);
 int mpib_policy_add_flow(struct mpib_policy *policy, const struct mpib_flow_rule *flow);
 
-/* Sorts for the match and looks for duplicates: -EEXIST with the first in file order. */
+/* Sorts for the match and looks for duplicates: -EEXIST with the first in file order. -ENOMEM. */
 int mpib_policy_seal(struct mpib_policy *policy, struct mpib_policy_conflict *ret);
 
 /* The share of a flow under a sealed policy. */
