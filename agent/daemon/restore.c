@@ -154,5 +154,7 @@ void mpib_restore(struct mpib_server *server, struct mpib_flows *flows, int dir_
 	if (flows->adopt)
 		mpib_adopt_each(flows->adopt, true, restore_record, &restore);
 	report(&restore, shown);
-	mpib_flows_save(flows);
+	do
+		mpib_flows_save(flows);
+	while (flows->save_more);
 }

@@ -14,13 +14,14 @@
 /* Ends a registration, also in table and state file. */
 static void drop(struct mpib_flows *flows, struct mpib_reg *reg, const char *why)
 {
-	uint32_t record = reg->record;
+	uint32_t record = mpib_flows_record(flows, reg);
 	uint32_t index = reg->slot;
 
 	mpib_traffic_last(&flows->traffic, reg);
 	mpib_journal_deregister(flows->journal, reg, mpib_registry_slot(flows->registry, index),
 				mpib_shares_verdict(flows->shares, index), why);
 	flows->n_deregistered++;
+	mpib_flows_pass(flows, reg);
 	/* Table before state: a slot that is shown without a record has an unknown holder. */
 	if (mpib_registry_remove(flows->registry, reg))
 		mpib_shares_clear(flows->shares, index);
@@ -119,6 +120,7 @@ uint8_t mpib_flows_register(struct mpib_flows *flows, struct mpib_peer *peer, ui
 
 	/* State before table before answer: what was promised survives a kill at any moment. */
 	if (mpib_flows_remember(flows, reg) < 0) {
+		mpib_flows_pass(flows, reg);
 		(void)mpib_registry_remove(flows->registry, reg);
 		return refuse(flows, peer, conn_id, addresses, -EIO);
 	}
@@ -188,14 +190,19 @@ bool mpib_flows_step(struct mpib_flows *flows)
 {
 	bool more = end_some(flows);
 
+	if (flows->save_more)
+		mpib_flows_save(flows);
+	more = flows->save_more || more;
 	return mpib_traffic_step(&flows->traffic) || more;
 }
 
 void mpib_flows_forget_peer(struct mpib_flows *flows, struct mpib_peer *peer)
 {
 	mpib_registry_peer_bury(peer);
-	while (!LIST_EMPTY(&peer->regs))
+	while (!LIST_EMPTY(&peer->regs)) {
+		mpib_flows_pass(flows, LIST_FIRST(&peer->regs));
 		(void)mpib_registry_remove(flows->registry, LIST_FIRST(&peer->regs));
+	}
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */

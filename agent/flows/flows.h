@@ -29,8 +29,12 @@ struct mpib_flows {
 	uint64_t n_registered; /* since start */
 	uint64_t n_deregistered;
 	uint64_t n_refused;
-	uint32_t n_unsaved;		 /* registrations that are not in the state file */
-	struct mpib_cause unsaved;	 /* why not everything is saved, "" where it is */
+	uint32_t n_unsaved;	   /* registrations that are not in the state file */
+	struct mpib_cause unsaved; /* why not everything is saved, "" where it is */
+	uint32_t n_files;	   /* state files made: what an earlier one holds is unsaved */
+	uint32_t save_slot;	   /* the walk over what may be unsaved: its slot... */
+	struct mpib_reg *save_reg; /* ...and the next registration there, or NULL */
+	bool save_more;		   /* the walk goes on with the next slice */
 	struct mpib_peer_list unclaimed; /* stand for holders of before that can't be told */
 	uint32_t n_unclaimed_peers;	 /* of that list */
 	struct mpib_peer_queue ending;	 /* processes that ended, with registrations still there */
@@ -52,8 +56,8 @@ void mpib_flows_init(struct mpib_flows *flows);
 /* Frees all that @peer registered, and nothing is taken from it any more. What is much is freed in
  * slices, by mpib_flows_step(); @why lives as long. */
 void mpib_flows_peer_gone(struct mpib_flows *flows, struct mpib_peer *peer, const char *why);
-/* A slice of what is too long for one turn: ends of processes, the round of looks at counters. True
- * where more is to be done. */
+/* A slice of what is too long for one turn: ends of processes, the round of looks at counters, what
+ * is to be saved. True where more is to be done. */
 bool mpib_flows_step(struct mpib_flows *flows);
 /* The same without a word and without touching hints and state file: the agent stops. */
 void mpib_flows_forget_peer(struct mpib_flows *flows, struct mpib_peer *peer);
@@ -74,8 +78,8 @@ int mpib_flows_keep(struct mpib_flows *flows, const struct mpib_adopt_record *re
  * @doubt: records are missing, so that a slot may have more holders than are known; it is kept as
  * well. Returns how many were kept. */
 uint32_t mpib_flows_settle_slots(struct mpib_flows *flows, const uint8_t *released, bool doubt);
-/* Writes to the state file what isn't in it yet; tells where that fails, and once it works again.
- */
+/* Writes to the state file what isn't in it yet; tells where that fails, and once it works again. A
+ * slice of it where it is much: @save_more says so, and mpib_flows_step() goes on. */
 void mpib_flows_save(struct mpib_flows *flows);
 
 #endif

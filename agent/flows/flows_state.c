@@ -30,11 +30,26 @@ static struct mpib_adopt_record record_of(const struct mpib_flows *flows,
 	};
 }
 
+uint32_t mpib_flows_record(const struct mpib_flows *flows, const struct mpib_reg *reg)
+{
+	return reg->file == flows->n_files ? reg->record : MPIB_RECORD_NONE;
+}
+
+static void set_record(const struct mpib_flows *flows, struct mpib_reg *reg, uint32_t record)
+{
+	reg->record = record;
+	reg->file = flows->n_files;
+}
+
 static int put(struct mpib_flows *flows, struct mpib_reg *reg)
 {
 	struct mpib_adopt_record record = record_of(flows, reg);
+	uint32_t index;
+	int r = mpib_adopt_put(flows->adopt, &record, &index);
 
-	return mpib_adopt_put(flows->adopt, &record, &reg->record);
+	if (r == 0)
+		set_record(flows, reg, index);
+	return r;
 }
 
 /* What is kept for a holder of before that comes back as @reg, or NULL. */
@@ -65,12 +80,12 @@ static bool put_over_kept(struct mpib_flows *flows, struct mpib_reg *reg)
 {
 	struct mpib_adopt_record record = record_of(flows, reg);
 	struct mpib_reg *kept = find_kept(flows, reg);
+	uint32_t index = kept ? mpib_flows_record(flows, kept) : MPIB_RECORD_NONE;
 
-	if (!kept || kept->record == MPIB_RECORD_NONE ||
-	    mpib_adopt_replace(flows->adopt, &record, kept->record) < 0)
+	if (index == MPIB_RECORD_NONE || mpib_adopt_replace(flows->adopt, &record, index) < 0)
 		return false;
-	reg->record = kept->record;
-	kept->record = MPIB_RECORD_NONE;
+	set_record(flows, reg, index);
+	set_record(flows, kept, MPIB_RECORD_NONE);
 	flows->n_unsaved++; /* until it is claimed, which comes next */
 	return true;
 }
@@ -125,62 +140,100 @@ void mpib_flows_forget(struct mpib_flows *flows, uint32_t record)
 		tell_unsaved(flows, strerror(-r));
 }
 
+/* What one slice may cost, in slots passed; a look at a registration and a write of one are as
+ * much as so many: 50 us or so. */
+#define SLICE_COST 2048u
+#define LOOK_COST  4u
+#define PUT_COST   64u
+
+/* The file was made anew: nothing is in it. */
 static void call_all_unsaved(struct mpib_flows *flows)
 {
-	struct mpib_reg *reg;
-
+	flows->n_files++;
 	flows->n_unsaved = mpib_registry_n_regs(flows->registry);
-	for (uint32_t index = 0; index < mpib_registry_entries(flows->registry); index++) {
-		LIST_FOREACH(reg, &mpib_registry_slot(flows->registry, index)->regs, of_slot)
-		{
-			reg->record = MPIB_RECORD_NONE;
-		}
-	}
+	flows->save_slot = 0;
+	flows->save_reg = NULL;
 }
 
+void mpib_flows_pass(struct mpib_flows *flows, const struct mpib_reg *reg)
+{
+	if (flows->save_reg == reg)
+		flows->save_reg = LIST_NEXT(reg, of_slot);
+}
+
+/* The next registration of the walk, which begins anew at its end; NULL: none in this slot. */
+static struct mpib_reg *next_reg(struct mpib_flows *flows)
+{
+	struct mpib_reg *reg = flows->save_reg;
+
+	if (reg) {
+		flows->save_reg = LIST_NEXT(reg, of_slot);
+		return reg;
+	}
+
+	flows->save_slot++;
+	if (flows->save_slot >= mpib_registry_entries(flows->registry))
+		flows->save_slot = 0;
+	flows->save_reg = LIST_FIRST(&mpib_registry_slot(flows->registry, flows->save_slot)->regs);
+	return NULL;
+}
+
+/* A slice of it; a negative errno ends it until the next try. */
 static int put_unsaved(struct mpib_flows *flows)
 {
-	struct mpib_reg *reg;
-	int r;
+	uint32_t cost = 0;
 
-	for (uint32_t index = 0; index < mpib_registry_entries(flows->registry) && flows->n_unsaved;
-	     index++) {
-		LIST_FOREACH(reg, &mpib_registry_slot(flows->registry, index)->regs, of_slot)
-		{
-			if (reg->record != MPIB_RECORD_NONE)
-				continue;
-			r = put(flows, reg);
-			if (r < 0)
-				return r;
-			flows->n_unsaved--;
-		}
+	while (flows->n_unsaved && cost < SLICE_COST) {
+		struct mpib_reg *reg = next_reg(flows);
+		int r;
+
+		cost += reg ? LOOK_COST : 1;
+		if (!reg || mpib_flows_record(flows, reg) != MPIB_RECORD_NONE)
+			continue;
+		r = put(flows, reg);
+		if (r < 0)
+			return r;
+		flows->n_unsaved--;
+		cost += PUT_COST;
 	}
 	return 0;
+}
+
+/* 0: all is saved; 1: there is more to be done; a negative errno with @cause: it can't be done. */
+static int save_some(struct mpib_flows *flows, struct mpib_cause *cause)
+{
+	bool incomplete = flows->n_unsaved > 0;
+	bool made;
+	int r = mpib_adopt_save(flows->adopt, incomplete, &made, cause);
+
+	if (made)
+		call_all_unsaved(flows);
+	if (r != 0 || (!made && !incomplete))
+		return r;
+
+	r = put_unsaved(flows);
+	if (r == 0 && flows->n_unsaved)
+		return 1;
+	if (r == 0)
+		r = mpib_adopt_mark(flows->adopt, false);
+	return r < 0 ? mpib_cause_set(cause, r, "%s", strerror(-r)) : 0;
 }
 
 void mpib_flows_save(struct mpib_flows *flows)
 {
 	struct mpib_cause cause;
-	bool made;
 	int r;
 
 	if (!flows->adopt)
 		return;
 
-	r = mpib_adopt_save(flows->adopt, flows->n_unsaved > 0, &made, &cause);
-	if (made)
-		call_all_unsaved(flows);
-	if (r == 0 && (made || flows->n_unsaved)) {
-		r = put_unsaved(flows);
-		if (r == 0)
-			r = mpib_adopt_mark(flows->adopt, false);
-		if (r < 0)
-			(void)mpib_cause_set(&cause, r, "%s", strerror(-r));
-	}
-
+	r = save_some(flows, &cause);
+	flows->save_more = r > 0;
+	if (r > 0 && flows->wake)
+		flows->wake(flows->wake_user);
 	if (r < 0) {
 		tell_unsaved(flows, cause.text);
-	} else if (flows->unsaved.text[0]) {
+	} else if (r == 0 && flows->unsaved.text[0]) {
 		flows->unsaved.text[0] = '\0';
 		mpib_journal_adopt(flows->journal, false, "the state is saved again, whole");
 	}
@@ -209,7 +262,7 @@ static void settle(struct mpib_flows *flows, struct mpib_reg *reg, uint32_t inde
 	const struct mpib_verdict *verdict;
 	uint32_t before;
 
-	reg->record = index;
+	set_record(flows, reg, index);
 	if (index == MPIB_RECORD_NONE && flows->adopt && put(flows, reg) < 0)
 		flows->n_unsaved++;
 	if (slot->n_regs > 1)
@@ -269,7 +322,8 @@ void mpib_flows_claim(struct mpib_flows *flows, const struct mpib_reg *reg)
 	if (!kept)
 		return;
 
-	record = kept->record;
+	record = mpib_flows_record(flows, kept);
+	mpib_flows_pass(flows, kept);
 	(void)mpib_registry_remove(flows->registry, kept);
 	mpib_flows_forget(flows, record);
 }

@@ -105,7 +105,8 @@ struct mpib_reg {
 	uint32_t sup_dst_be;
 	struct mpib_counter_bytes seen; /* of its counters */
 	uint32_t place;			/* its entry in the peer's table, or MPIB_PLACE_NONE */
-	uint32_t record;		/* where the state file holds it, or MPIB_RECORD_NONE */
+	uint32_t record;		/* where the state file holds it, or MPIB_RECORD_NONE... */
+	uint32_t file;			/* ...in the file of this number (kept by flows_state.c) */
 	bool adopted; /* of an earlier agent, and its process hasn't registered it again */
 };
 

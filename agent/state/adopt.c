@@ -152,6 +152,7 @@ static int make_file(struct mpib_adopt *adopt)
 
 	memset(adopt->places, MPIB_PLACE_FREE, MPIB_ADOPT_PLACES);
 	adopt->n_places = adopt->n_allocated = adopt->lowest_free = adopt->n_stale = 0;
+	adopt->erase_next = 0;
 	adopt->marker = MPIB_ADOPT_PLACES;
 	adopt->marked = false;
 	adopt->header_due = true;
@@ -172,15 +173,28 @@ static void allocate_ahead(struct mpib_adopt *adopt)
 		adopt->n_allocated = want;
 }
 
+/* Places looked at and erased in one call. */
+#define LOOKS_A_CALL  16384u
+#define ERASES_A_CALL 32u
+
+/* 1: more are left. */
 static int erase_stale(struct mpib_adopt *adopt)
 {
-	int r = 0;
+	uint32_t erased = 0;
 
-	for (uint32_t index = 0; index < adopt->n_places && adopt->n_stale && r == 0; index++) {
-		if (adopt->places[index] == MPIB_PLACE_STALE)
-			r = mpib_adopt_clear(adopt, index);
+	for (uint32_t n = 0; n < LOOKS_A_CALL && erased < ERASES_A_CALL && adopt->n_stale; n++) {
+		uint32_t index = adopt->erase_next;
+		int r;
+
+		adopt->erase_next = index + 1 < adopt->n_places ? index + 1 : 0;
+		if (adopt->places[index] != MPIB_PLACE_STALE)
+			continue;
+		r = mpib_adopt_clear(adopt, index);
+		if (r < 0)
+			return r;
+		erased++;
 	}
-	return r;
+	return adopt->n_stale > 0;
 }
 
 /* The marker's place has its block before it is needed. */
@@ -268,7 +282,7 @@ int mpib_adopt_save(struct mpib_adopt *adopt, bool incomplete, bool *ret_made,
 
 	if (adopt->fd >= 0)
 		allocate_ahead(adopt);
-	return 0;
+	return r;
 }
 
 void mpib_adopt_move(struct mpib_adopt *adopt, int dir_fd)

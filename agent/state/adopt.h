@@ -106,7 +106,8 @@ void mpib_adopt_each(struct mpib_adopt *adopt, bool last,
 /* Erases what doesn't stay, puts the header of this boot on top, and allocates ahead; makes the
  * file where there is none (*ret_made: all registrations have to be put again). @incomplete: some
  * are not in it, which the file says from then on. Called about once a second: costs a look at the
- * name where nothing is to be done. Negative errno with @cause: something is still unsaved. */
+ * name where nothing is to be done. 1: some are still to be erased, by another call at once.
+ * Negative errno with @cause: something is still unsaved. */
 int mpib_adopt_save(struct mpib_adopt *adopt, bool incomplete, bool *ret_made,
 		    struct mpib_cause *cause);
 

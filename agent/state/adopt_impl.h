@@ -33,7 +33,8 @@ struct mpib_adopt {
 	uint32_t n_allocated;
 	uint32_t lowest_free; /* no free place below it */
 	uint32_t n_stale;
-	uint32_t marker; /* place kept for the marker, MPIB_ADOPT_PLACES where none is */
+	uint32_t erase_next; /* the first that may be stale, in this round of looks */
+	uint32_t marker;     /* place kept for the marker, MPIB_ADOPT_PLACES where none is */
 	bool marked;
 	bool header_due;
 };
