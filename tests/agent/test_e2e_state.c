@@ -11,7 +11,9 @@
 #include "agent/base/crc32.h"
 #include "agent/state/adopt.h"
 #include "common/hint.h"
+#include "tests/agent/harness/disk.h"
 #include "tests/agent/harness/fresh.h"
+#include "tests/agent/harness/table.h"
 
 #define FLOWS 80
 
@@ -30,42 +32,6 @@ static void path_of(const char *name, char path[TEMPDIR_MAX + 64])
 	(void)snprintf(path, TEMPDIR_MAX + 64, "%s/%s", agent.dir, name);
 }
 
-/* ---- disks ---------------------------------------------------------------------------------- */
-
-static void mount_disk(const char *options)
-{
-	assert_int_equal(mkdir(agent.dir, 0755), 0);
-	if (mount("tmpfs", agent.dir, "tmpfs", 0, options) < 0) {
-		print_message("can't mount a tmpfs here: %s\n", strerror(errno));
-		skip();
-	}
-}
-
-/* Until only @left pages are free. */
-static void fill_disk(unsigned int left)
-{
-	char path[TEMPDIR_MAX + 64];
-	char block[4096] = { 1 };
-	off_t size = 0;
-	int fd;
-
-	path_of("filler", path);
-	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-	assert_true(fd >= 0);
-	while (write(fd, block, sizeof(block)) == sizeof(block))
-		size += sizeof(block);
-	assert_int_equal(ftruncate(fd, size - (off_t)left * 4096), 0);
-	assert_int_equal(close(fd), 0);
-}
-
-static void empty_disk(void)
-{
-	char path[TEMPDIR_MAX + 64];
-
-	path_of("filler", path);
-	assert_int_equal(unlink(path), 0);
-}
-
 /* ---- flows ---------------------------------------------------------------------------------- */
 
 static void hold(uint32_t n)
@@ -80,50 +46,6 @@ static void restart(void)
 {
 	assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
 	agent_start(&agent);
-}
-
-/* Slot by slot, as they are now. */
-static struct mpib_hint_entry *snapshot(void)
-{
-	struct mpib_hint_entry *entries = calloc(header->max_entries, sizeof(*entries));
-
-	assert_non_null(entries);
-	for (uint32_t slot = 0; slot < header->max_entries; slot++)
-		assert_true(mpib_hint_read_entry(agent_entry(header, slot), &entries[slot]));
-	return entries;
-}
-
-static void expect_same(const struct mpib_hint_entry *before)
-{
-	for (uint32_t slot = 0; slot < header->max_entries; slot++) {
-		struct mpib_hint_entry now;
-
-		assert_true(mpib_hint_read_entry(agent_entry(header, slot), &now));
-		if (before[slot].src_ip &&
-		    (now.src_ip != before[slot].src_ip || now.dst_ip != before[slot].dst_ip ||
-		     now.sup_bw != before[slot].sup_bw))
-			fail_msg("slot %u: flow %08x-%08x share %u became %08x-%08x share %u", slot,
-				 before[slot].src_ip, before[slot].dst_ip, before[slot].sup_bw,
-				 now.src_ip, now.dst_ip, now.sup_bw);
-	}
-}
-
-/* New flows until no slot is left: none of those that are held is given away. */
-static void expect_none_given_twice(const struct mpib_hint_entry *before)
-{
-	uint32_t given = 0;
-
-	for (uint32_t n = 0; n <= header->max_entries; n++) {
-		struct answer answer = agent_register_once(&agent, 0x20000 + n, 2, 1000 + n);
-
-		if (answer.status != MPIB_STATUS_OK)
-			break;
-		given++;
-		if (before[answer.slot].src_ip)
-			fail_msg("slot %u has two holders", answer.slot);
-	}
-	assert_true(given < header->max_entries);
-	expect_same(before);
 }
 
 static void begin(void)
@@ -142,24 +64,24 @@ static void restart_on_a_full_disk(unsigned int left)
 {
 	struct mpib_hint_entry *before;
 
-	mount_disk("size=1m,mode=0755");
+	disk_mount(&agent, "size=1m,mode=0755");
 	begin();
-	fill_disk(left);
+	disk_fill(&agent, left);
 	restart();
 	/* Other flows in the place of some: what is saved must be of now. */
 	for (uint32_t n = 0; n < FLOWS / 2; n++)
 		assert_int_equal(agent_deregister_once(&agent, 0x10000 + n).status, MPIB_STATUS_OK);
 	for (uint32_t n = 0; n < FLOWS; n++)
 		hold(FLOWS + n);
-	before = snapshot();
+	before = table_snapshot(header);
 	restart();
-	expect_same(before);
+	table_expect_same(header, before);
 	restart();
-	expect_same(before);
-	expect_none_given_twice(before);
-	empty_disk();
+	table_expect_same(header, before);
+	table_expect_none_given_twice(&agent, header, before);
+	disk_empty(&agent);
 	restart();
-	expect_same(before);
+	table_expect_same(header, before);
 	free(before);
 }
 
@@ -187,9 +109,9 @@ static void a_05_what_cannot_be_saved_is_told_and_kept(void **state)
 	struct mpib_hint_entry *before;
 
 	(void)state;
-	mount_disk("size=24k,mode=0755"); /* hints 2 pages, lock 1, state 1: 63 records */
+	disk_mount(&agent, "size=24k,mode=0755"); /* hints 2 pages, lock 1, state 1: 63 records */
 	begin();
-	fill_disk(0);
+	disk_fill(&agent, 0);
 	for (uint32_t n = FLOWS; n < 2 * FLOWS; n++)
 		hold(n);
 	/* One flow held by a living process that isn't in the file and by one that ends. */
@@ -200,12 +122,12 @@ static void a_05_what_cannot_be_saved_is_told_and_kept(void **state)
 	harness_expect(agent_ctl_words(&agent, 0, "metrics", NULL), "mpib_state_unsaved 1");
 	assert_int_equal(agent_log_count(&agent, "the state can't be saved"), 1);
 
-	before = snapshot();
+	before = table_snapshot(header);
 	restart();
-	expect_same(before);
-	expect_none_given_twice(before);
+	table_expect_same(header, before);
+	table_expect_none_given_twice(&agent, header, before);
 	restart();
-	expect_same(before);
+	table_expect_same(header, before);
 
 	if (mount("tmpfs", agent.dir, "tmpfs", MS_REMOUNT, "size=1m,mode=0755") < 0)
 		fail_msg("can't enlarge the tmpfs: %s", strerror(errno));
@@ -213,7 +135,7 @@ static void a_05_what_cannot_be_saved_is_told_and_kept(void **state)
 	harness_expect(agent_ctl_words(&agent, 0, "--json", "status", NULL),
 		       "\"state_unsaved\": false");
 	restart();
-	expect_same(before);
+	table_expect_same(header, before);
 	free(before);
 }
 
@@ -269,19 +191,19 @@ static void a_06_the_state_of_another_writer_costs_no_living_slot(void **state)
 
 	(void)state;
 	begin();
-	before = snapshot();
+	before = table_snapshot(header);
 	for (size_t n = 0; n < sizeof(changes) / sizeof(changes[0]); n++) {
 		assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
 		rewrite_header(changes[n]);
 		agent_start(&agent);
-		expect_same(before);
+		table_expect_same(header, before);
 	}
-	expect_none_given_twice(before);
+	table_expect_none_given_twice(&agent, header, before);
 
 	/* A holder that comes back is known again, and its end frees the slot. */
 	for (uint32_t n = 0; n < FLOWS; n++)
 		hold(n);
-	expect_same(before);
+	table_expect_same(header, before);
 	free(before);
 }
 
@@ -293,16 +215,16 @@ static void a_06_an_agent_of_another_pid_namespace_keeps_all_slots(void **state)
 	if (geteuid() != 0)
 		skip();
 	begin();
-	before = snapshot();
+	before = table_snapshot(header);
 	assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
 	agent.pid_namespace = true;
 	agent_start(&agent);
-	expect_same(before);
+	table_expect_same(header, before);
 	assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
 	agent.pid_namespace = false;
 	agent_start_when_free(&agent);
-	expect_same(before);
-	expect_none_given_twice(before);
+	table_expect_same(header, before);
+	table_expect_none_given_twice(&agent, header, before);
 	free(before);
 }
 
@@ -325,17 +247,17 @@ static void a_06_up_and_down_between_versions_moves_nothing(void **state)
 		return;
 	}
 	begin();
-	before = snapshot();
+	before = table_snapshot(header);
 	for (unsigned int n = 0; n < 4; n++) {
 		assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
 		assert_int_equal(setenv("MPIB_AGENTD", n % 2 ? mine : old, 1), 0);
 		agent_start(&agent);
-		expect_same(before);
+		table_expect_same(header, before);
 		hold(FLOWS + n);
 		free(before);
-		before = snapshot();
+		before = table_snapshot(header);
 	}
-	expect_none_given_twice(before);
+	table_expect_none_given_twice(&agent, header, before);
 	assert_int_equal(setenv("MPIB_AGENTD", mine, 1), 0);
 	free(before);
 	free(mine);
@@ -353,7 +275,7 @@ static void a_damaged_byte_of_the_state_costs_no_living_slot(void **state)
 	header = agent_map_hints(&agent);
 	hold(0);
 	hold(1);
-	before = snapshot();
+	before = table_snapshot(header);
 	path_of("state", path);
 	for (off_t at = 0; at < 64 * 4; at += 5) {
 		uint8_t byte;
@@ -365,7 +287,7 @@ static void a_damaged_byte_of_the_state_costs_no_living_slot(void **state)
 		assert_int_equal(pwrite(fd, &byte, 1, at), 1);
 		assert_int_equal(close(fd), 0);
 		agent_start(&agent);
-		expect_same(before);
+		table_expect_same(header, before);
 		assert_int_equal(agent_register_once(&agent, 3, 3, 3).slot, 2);
 		assert_int_equal(agent_deregister_once(&agent, 3).status, MPIB_STATUS_OK);
 	}

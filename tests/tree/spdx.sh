@@ -4,7 +4,7 @@
 # tools in dot files, and data that tests feed to the product byte by byte.
 . "$(dirname "$0")/lib.sh"
 
-files=$(tree_files | grep -Ev '^LICENSE$|(^|/)\.[^/]*$|^tests/(fuzz/corpus|ini/good|ini/bad)/|\.json$')
+files=$(tree_files | grep -Ev '^LICENSE$|(^|/)\.[^/]*$|^tests/(fuzz/corpus|ini/good|ini/bad|agent/earlier/[0-9a-f]+)/|\.json$')
 lacking=$(printf '%s\n' "$files" | xargs -d '\n' awk '
 	FNR == 1 { if (name && !said) print name; name = FILENAME; said = 0 }
 	FNR <= 5 && /SPDX-License-Identifier: Apache-2\.0/ { said = 1 }
