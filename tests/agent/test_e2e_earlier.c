@@ -41,7 +41,7 @@ static struct content overrides_file;
 
 static void read_file(const char *version, const char *name, struct content *ret)
 {
-	const char *dir = getenv("MPIB_EARLIER");
+	const char *dir = getenv("AGENT_TEST_EARLIER");
 	char path[4096];
 	FILE *file;
 

@@ -18,7 +18,7 @@ payload_make() {
 		die "the build could not be installed"
 	fi
 	mkdir -p "$stage/lab" "$stage/etc/systemd/system/sysinit.target.wants"
-	install -m 755 "$LAB_BUILD/tests/lab/labd" "$LAB_BUILD/tests/fabric/conform/mpib-conform" \
+	install -m 755 "$LAB_BUILD"/tests/lab/{labd,hold} "$LAB_BUILD/tests/fabric/conform/mpib-conform" \
 		"$LAB_ROOT"/guest/{prepare,rails,reset} "$stage/lab/"
 	install -m 644 "$LAB_ROOT/guest/labd.service" "$stage/etc/systemd/system/"
 	ln -s ../labd.service "$stage/etc/systemd/system/sysinit.target.wants/labd.service"
