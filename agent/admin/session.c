@@ -37,7 +37,7 @@ void mpib_session_put_end(struct mpib_session *session, enum mpib_admin_verdict 
 	mpib_outbox_put(session->out, text, len);
 	session->dump = 0;
 	session->dump_total = 0;
-	free(session->changes);
+	mpib_share_changes_put(session->changes);
 	session->changes = NULL;
 }
 
@@ -55,6 +55,19 @@ void mpib_session_put_records(struct mpib_session *session, const void *records,
 	session->dump_total += (uint32_t)count;
 }
 
+static void end_reload(struct mpib_session *session)
+{
+	struct mpib_cause why = { "the agent is out of memory" };
+
+	if (!session->refused) {
+		mpib_session_put_end(session, MPIB_ADMIN_OK, "");
+		return;
+	}
+	if (session->changes)
+		why = session->changes->refused;
+	mpib_session_put_end(session, MPIB_ADMIN_FAILED, why.text);
+}
+
 static void dump_changes(struct mpib_session *session)
 {
 	struct mpib_admin_change
@@ -62,8 +75,10 @@ static void dump_changes(struct mpib_session *session)
 			sizeof(struct mpib_admin_change)];
 	size_t count = 0;
 
-	while (session->dump_cursor < session->n_changes && count < MPIB_ARRAY_SIZE(records)) {
-		const struct mpib_share_change *change = &session->changes[session->dump_cursor++];
+	while (session->changes && session->dump_cursor < session->changes->n &&
+	       count < MPIB_ARRAY_SIZE(records)) {
+		const struct mpib_share_change *change =
+			&session->changes->list[session->dump_cursor++];
 
 		records[count++] = (struct mpib_admin_change){
 			.slot = change->slot,
@@ -77,7 +92,7 @@ static void dump_changes(struct mpib_session *session)
 	if (count)
 		mpib_session_put_records(session, records, sizeof(records[0]), count);
 	else
-		mpib_session_put_end(session, MPIB_ADMIN_OK, "");
+		end_reload(session);
 }
 
 static void answer_status(struct mpib_session *session)
@@ -109,21 +124,44 @@ static bool may_change(struct mpib_session *session)
 
 static void answer_reload(struct mpib_session *session)
 {
-	struct mpib_cause cause = { "" };
+	if (may_change(session))
+		session->ops->reload(session->ops_user, session);
+}
 
-	if (!may_change(session))
-		return;
+bool mpib_session_waits(const struct mpib_session *session)
+{
+	return session->waits;
+}
 
-	if (session->ops->reload(session->ops_user, &session->changes, &session->n_changes,
-				 &cause) < 0) {
-		mpib_session_put_end(session, MPIB_ADMIN_FAILED, cause.text);
+void mpib_session_wait(struct mpib_session *session, struct mpib_session_list *waiting)
+{
+	session->waits = true;
+	LIST_INSERT_HEAD(waiting, session, waiting);
+}
+
+static void stop_waiting(struct mpib_session *session)
+{
+	if (!session->waits)
 		return;
+	session->waits = false;
+	LIST_REMOVE(session, waiting);
+}
+
+void mpib_sessions_reloaded(struct mpib_session_list *waiting, struct mpib_share_changes *changes,
+			    bool refused)
+{
+	while (!LIST_EMPTY(waiting)) {
+		struct mpib_session *session = LIST_FIRST(waiting);
+
+		stop_waiting(session);
+		session->dump = MPIB_ADMIN_RELOAD;
+		session->dump_cursor = 0;
+		session->refused = refused;
+		session->changes = changes;
+		if (changes)
+			changes->refs++;
+		session->wake(session->owner);
 	}
-
-	if (!session->changes)
-		session->n_changes = 0;
-	session->dump = MPIB_ADMIN_RELOAD;
-	session->dump_cursor = 0;
 }
 
 static int change_flow(struct mpib_session *session, uint8_t type,
@@ -278,7 +316,8 @@ bool mpib_session_watches(const struct mpib_session *session)
 
 void mpib_session_done(struct mpib_session *session)
 {
-	free(session->changes);
+	stop_waiting(session);
+	mpib_share_changes_put(session->changes);
 }
 
 /* @pid 0: of all processes. */

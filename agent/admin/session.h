@@ -22,10 +22,8 @@ LIST_HEAD(mpib_session_list, mpib_session);
 struct mpib_session_ops {
 	/* Fills one record of status. */
 	void (*status)(void *user, struct mpib_admin_status *ret);
-	/* Reloads the policy: 0, or a negative errno with @cause. *ret_changes is for the caller to
-	 * free. */
-	int (*reload)(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
-		      struct mpib_cause *cause);
+	/* Reloads the policy; mpib_sessions_reloaded() comes with the verdict, later. */
+	void (*reload)(void *user, struct mpib_session *session);
 	/* Lets @session watch, from then on: NULL, or why it may not. */
 	const char *(*watch)(void *user, struct mpib_session *session);
 };
@@ -49,9 +47,11 @@ struct mpib_session {
 	pid_t dump_pid;			     /* FLOWS: of this process alone, 0: all */
 	struct mpib_shares_place dump_place; /* in the text being sent... */
 	uint32_t dump_version;		     /* ...which is of this version */
-	struct mpib_share_change *changes;   /* of a reload */
-	uint32_t n_changes;
+	struct mpib_share_changes *changes;  /* of a reload, one reference */
 
+	LIST_ENTRY(mpib_session) waiting; /* while it waits for the end of a reload */
+	bool waits;
+	bool refused;			   /* that reload was */
 	LIST_ENTRY(mpib_session) monitors; /* while it watches */
 	struct mpib_event_ring *ring;	   /* of a monitor; NULL for any other session */
 	uint64_t next_event;		   /* the first that it hasn't got */
@@ -68,6 +68,15 @@ bool mpib_session_has_more(const struct mpib_session *session);
 void mpib_session_step(struct mpib_session *session);
 /* Nobody reads the answer that is going on. */
 void mpib_session_stop_dump(struct mpib_session *session);
+
+/* True where nothing more of it may be answered, nor read, until a reload is through. */
+bool mpib_session_waits(const struct mpib_session *session);
+/* Has @session wait for the next mpib_sessions_reloaded() of @waiting. */
+void mpib_session_wait(struct mpib_session *session, struct mpib_session_list *waiting);
+/* The reload for which all of @waiting waited is through, or @refused. They are told @changes
+ * (NULL: memory is out). */
+void mpib_sessions_reloaded(struct mpib_session_list *waiting, struct mpib_share_changes *changes,
+			    bool refused);
 
 bool mpib_session_watches(const struct mpib_session *session);
 

@@ -156,6 +156,10 @@ static bool answer_frames(struct mpib_client *client)
 	while (left > 0 && mpib_outbox_room(&client->out) >= MPIB_ADMIN_FRAME_MAX) {
 		size_t used = 0;
 
+		if (mpib_session_waits(&client->session)) {
+			more = false;
+			break;
+		}
 		left--;
 		if (mpib_session_has_more(&client->session)) {
 			mpib_session_step(&client->session);
@@ -229,7 +233,8 @@ static int set_events(struct mpib_client *client)
 		return 0;
 	if (client->out.n || client->more)
 		events |= EPOLLOUT;
-	if (!client->eof && !is_closing(client) && !client->out.n && !client->more)
+	if (!client->eof && !is_closing(client) && !client->out.n && !client->more &&
+	    !mpib_session_waits(&client->session))
 		events |= EPOLLIN;
 
 	return mpib_poller_change(&client->io, events);

@@ -133,17 +133,33 @@ static void on_session_status(void *user, struct mpib_admin_status *ret)
 	server->ops->status(server->user, ret);
 }
 
-static int on_session_reload(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
-			     struct mpib_cause *cause)
+static void on_session_reload(void *user, struct mpib_session *session)
 {
 	struct mpib_server *server = user;
 
-	return server->ops->reload(server->user, ret_changes, ret_n, cause);
+	mpib_session_wait(session, &server->asking);
+	server->ops->reload(server->user);
 }
 
 static const struct mpib_client_ops client_ops = {
 	.closed = on_client_closed,
 };
+
+void mpib_server_reload_begins(struct mpib_server *server)
+{
+	while (!LIST_EMPTY(&server->asking)) {
+		struct mpib_session *session = LIST_FIRST(&server->asking);
+
+		LIST_REMOVE(session, waiting);
+		LIST_INSERT_HEAD(&server->reloading, session, waiting);
+	}
+}
+
+void mpib_server_reloaded(struct mpib_server *server, struct mpib_share_changes *changes,
+			  bool refused)
+{
+	mpib_sessions_reloaded(&server->reloading, changes, refused);
+}
 
 static const struct mpib_session_ops session_ops = {
 	.status = on_session_status,
@@ -323,6 +339,8 @@ int mpib_server_new(sd_event *loop, struct mpib_keeper *keeper, struct mpib_flow
 	mpib_fd_budget_measure(&server->budget);
 	LIST_INIT(&server->clients);
 	LIST_INIT(&server->monitors.sessions);
+	LIST_INIT(&server->reloading);
+	LIST_INIT(&server->asking);
 	r = mpib_poller_new(loop, &server->poller);
 	if (r >= 0)
 		r = mpib_peers_new(server->poller, flows, on_room, server, &server->peers);

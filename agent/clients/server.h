@@ -16,8 +16,8 @@ struct mpib_server;
 /* What the owner does for clients. */
 struct mpib_server_ops {
 	void (*status)(void *user, struct mpib_admin_status *ret);
-	int (*reload)(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
-		      struct mpib_cause *cause);
+	/* Asks for a reload, which comes later; see mpib_server_reload_begins(). */
+	void (*reload)(void *user);
 	/* The agent can't go on: ends the loop with @error, for @why. */
 	void (*failed)(void *user, int error, const char *why);
 };
@@ -26,6 +26,11 @@ struct mpib_server_ops {
  * caller's and outlives it. */
 int mpib_server_new(sd_event *loop, struct mpib_keeper *keeper, struct mpib_flows *flows,
 		    const struct mpib_server_ops *ops, void *user, struct mpib_server **ret);
+/* Whoever has asked for a reload so far is told how this one ends: @changes (NULL: memory is out),
+ * and whether it was refused. */
+void mpib_server_reload_begins(struct mpib_server *server);
+void mpib_server_reloaded(struct mpib_server *server, struct mpib_share_changes *changes,
+			  bool refused);
 /* Closes everything. Hints and state file stay as they are; the socket's name is removed unless
  * the service manager owns it. */
 struct mpib_server *mpib_server_free(struct mpib_server *server);

@@ -29,6 +29,8 @@ struct mpib_server {
 	uint32_t n_clients;
 	struct mpib_fd_budget budget; /* for clients and watched processes together */
 	struct mpib_monitors monitors;
+	struct mpib_session_list asking;    /* for a reload that hasn't begun */
+	struct mpib_session_list reloading; /* waiting for the end of the one that has */
 };
 
 /* @what was met: one line an interval, with a count. */

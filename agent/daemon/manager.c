@@ -47,7 +47,7 @@ static void on_failed(void *user, int error, const char *why)
 	(void)sd_event_exit(m->loop, error);
 }
 
-static void on_work(void *user)
+void mpib_manager_work(void *user)
 {
 	struct mpib_manager *m = user;
 
@@ -66,7 +66,8 @@ static int on_chores(sd_event_source *source, int fd, uint32_t revents, void *us
 	(void)fd;
 	(void)revents;
 	m->chores_due = false;
-	more = mpib_flows_step(&m->flows);
+	more = mpib_manager_reload_step(m);
+	more = mpib_flows_step(&m->flows) || more;
 	more = mpib_server_step(m->server) || more;
 	/* Each may have made work for the other. */
 	return more || m->chores_due ? 0 : sd_event_source_set_enabled(source, SD_EVENT_OFF);
@@ -82,7 +83,7 @@ static int on_beat(sd_event_source *source, uint64_t usec, void *user)
 
 	mpib_hints_beat(m->hints);
 	mpib_traffic_begin(&m->flows.traffic);
-	on_work(m);
+	mpib_manager_work(m);
 	m->beat_usec = now;
 	mpib_files_check(&m->files, &m->flows, m->hints, m->server);
 	mpib_shares_expire(m->flows.shares);
@@ -143,7 +144,7 @@ static int add_sources(struct mpib_manager *m, struct mpib_cause *cause)
 		return mpib_cause_set(cause, r, "can't set up the event loop: %s", strerror(-r));
 
 	(void)sd_event_source_set_description(m->beat, "heartbeat");
-	m->flows.wake = on_work;
+	m->flows.wake = mpib_manager_work;
 	m->flows.wake_user = m;
 	return 0;
 }

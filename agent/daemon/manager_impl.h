@@ -41,6 +41,8 @@ struct mpib_manager {
 	uint64_t n_reloads_refused;
 	char status[768];	 /* the latest that the service manager was told */
 	bool ready_due;		 /* it took no READY yet: said again with each beat */
+	bool reload_due;	 /* asked for, and not begun */
+	bool reloading;		 /* begun: shares follow */
 	struct mpib_cause error; /* of the latest reload, "" where it was good */
 	bool started;
 	bool policy_missing; /* the defaults are in force */
@@ -58,9 +60,12 @@ void mpib_manager_fill_status(void *user, struct mpib_admin_status *ret);
 /* SIGHUP. */
 int mpib_manager_on_hangup(sd_event_source *source, const struct signalfd_siginfo *info,
 			   void *user);
-/* Reads the policy file again; see struct mpib_server_ops. */
-int mpib_manager_reload(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
-			struct mpib_cause *cause);
+/* Reads the policy file again, soon; see struct mpib_server_ops. */
+void mpib_manager_reload(void *user);
+/* A slice of that. True where more is to be done. */
+bool mpib_manager_reload_step(struct mpib_manager *m);
+/* There is something to do in slices. @user is the manager. */
+void mpib_manager_work(void *user);
 /* The table never shrinks under jobs: what the file asks for less than that is told, and what is in
  * force is what the policy says from then on. */
 void mpib_manager_settle_slots(struct mpib_manager *m, struct mpib_policy *policy);

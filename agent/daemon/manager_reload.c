@@ -26,8 +26,8 @@ void mpib_manager_settle_slots(struct mpib_manager *m, struct mpib_policy *polic
 	policy->slots = entries;
 }
 
-static int load_policy(struct mpib_manager *m, struct mpib_share_change **ret_changes,
-		       uint32_t *ret_n, struct mpib_cause *cause)
+/* Takes the file into force: the shares follow, slice by slice. */
+static int load_policy(struct mpib_manager *m, struct mpib_cause *cause)
 {
 	struct mpib_policy *policy = NULL;
 	int r;
@@ -50,43 +50,75 @@ static int load_policy(struct mpib_manager *m, struct mpib_share_change **ret_ch
 	mpib_registry_grow(m->registry, mpib_hints_entries(m->hints));
 	mpib_manager_settle_slots(m, policy);
 	m->policy_missing = false;
-	*ret_n = mpib_shares_set_policy(m->flows.shares, policy, ret_changes);
-	m->policy_usec = mpib_clock_usec(CLOCK_REALTIME);
+	mpib_shares_begin_policy(m->flows.shares, policy);
 	return 0;
 }
 
-int mpib_manager_reload(void *user, struct mpib_share_change **ret_changes, uint32_t *ret_n,
-			struct mpib_cause *cause)
+static void end_reload(struct mpib_manager *m, struct mpib_share_changes *changes, bool refused)
+{
+	m->reloading = false;
+	mpib_manager_tell_ready(m);
+	mpib_server_reloaded(m->server, changes, refused);
+	mpib_share_changes_put(changes);
+}
+
+static void refuse(struct mpib_manager *m, const struct mpib_cause *cause)
+{
+	struct mpib_share_changes *changes = mpib_share_changes_new(0);
+
+	if (changes)
+		changes->refused = *cause;
+	m->error = *cause;
+	m->n_reloads_refused++;
+	mpib_journal_reload_refused(m->journal, cause->text);
+	end_reload(m, changes, true);
+}
+
+static void take_over(struct mpib_manager *m)
+{
+	struct mpib_share_changes *changes;
+	uint32_t n = mpib_shares_end_policy(m->flows.shares, &changes);
+
+	m->error.text[0] = '\0';
+	m->n_reloads++;
+	m->policy_usec = mpib_clock_usec(CLOCK_REALTIME);
+	mpib_journal_reload(m->journal, m->args.config, mpib_registry_n_flows(m->registry), n);
+	end_reload(m, changes, false);
+}
+
+/* Who asks while one is under way gets another: the file may have changed since it was read. */
+bool mpib_manager_reload_step(struct mpib_manager *m)
+{
+	struct mpib_cause cause;
+
+	if (m->reloading) {
+		if (mpib_shares_step(m->flows.shares))
+			return true;
+		take_over(m);
+	} else if (m->reload_due) {
+		m->reload_due = false;
+		mpib_server_reload_begins(m->server);
+		mpib_notify_reloading();
+		m->reloading = load_policy(m, &cause) >= 0;
+		if (!m->reloading)
+			refuse(m, &cause);
+	}
+	return m->reloading || m->reload_due;
+}
+
+void mpib_manager_reload(void *user)
 {
 	struct mpib_manager *m = user;
-	int r;
 
-	*ret_n = 0;
-	mpib_notify_reloading();
-	r = load_policy(m, ret_changes, ret_n, cause);
-	if (r < 0) {
-		m->error = *cause;
-		m->n_reloads_refused++;
-		mpib_journal_reload_refused(m->journal, cause->text);
-	} else {
-		m->error.text[0] = '\0';
-		m->n_reloads++;
-		mpib_journal_reload(m->journal, m->args.config, mpib_registry_n_flows(m->registry),
-				    *ret_n);
-	}
-
-	mpib_manager_tell_ready(m);
-	return r;
+	m->reload_due = true;
+	mpib_manager_work(m);
 }
 
 int mpib_manager_on_hangup(sd_event_source *source, const struct signalfd_siginfo *info, void *user)
 {
-	struct mpib_cause cause;
-	uint32_t n = 0;
-
 	(void)source;
 	(void)info;
-	(void)mpib_manager_reload(user, NULL, &n, &cause);
+	mpib_manager_reload(user);
 	return 0;
 }
 

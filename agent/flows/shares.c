@@ -16,8 +16,11 @@ struct mpib_shares {
 	struct mpib_hints *hints;
 	struct mpib_journal *journal;
 	struct mpib_policy *policy;
-	struct mpib_overrides *overrides;		     /* NULL: nothing can be set */
-	uint32_t text_version;				     /* of what is in force, for people */
+	struct mpib_overrides *overrides; /* NULL: nothing can be set */
+	uint32_t text_version;		  /* of what is in force, for people */
+	uint32_t apply_next; /* the first slot that doesn't follow the latest policy yet */
+	uint32_t n_changed;  /* by it so far */
+	struct mpib_share_changes *changes;		     /* likewise, or NULL */
 	struct mpib_verdict verdicts[MPIB_HINT_ENTRIES_MAX]; /* of each slot; pages that nobody
 							      * touches cost nothing */
 };
@@ -48,6 +51,7 @@ struct mpib_shares *mpib_shares_free(struct mpib_shares *shares)
 
 	(void)mpib_policy_free(shares->policy);
 	(void)mpib_overrides_free(shares->overrides);
+	mpib_share_changes_put(shares->changes);
 	free(shares);
 	return NULL;
 }
@@ -98,45 +102,80 @@ const struct mpib_verdict *mpib_shares_verdict(const struct mpib_shares *shares,
 
 /* ---- the policy ----------------------------------------------------------------------------- */
 
-uint32_t mpib_shares_set_policy(struct mpib_shares *shares, struct mpib_policy *policy,
-				struct mpib_share_change **ret_changes)
-{
-	uint32_t entries = mpib_registry_entries(shares->registry);
-	struct mpib_share_change *changes = NULL;
-	uint32_t n_changed = 0;
+/* A slice is over after so long, looked at each so many slots. */
+#define SLICE_USEC  50u
+#define SLICE_SLOTS 16u
 
+struct mpib_share_changes *mpib_share_changes_new(uint32_t most)
+{
+	/* Pages of it that nothing is put into cost nothing. */
+	struct mpib_share_changes *changes =
+		calloc(1, sizeof(*changes) + most * sizeof(changes->list[0]));
+
+	if (changes)
+		changes->refs = 1;
+	return changes;
+}
+
+void mpib_share_changes_put(struct mpib_share_changes *changes)
+{
+	if (changes && --changes->refs == 0)
+		free(changes);
+}
+
+void mpib_shares_begin_policy(struct mpib_shares *shares, struct mpib_policy *policy)
+{
 	(void)mpib_policy_free(shares->policy);
 	shares->policy = policy;
 	shares->text_version++;
-	if (ret_changes)
-		changes = calloc(entries, sizeof(*changes));
+	shares->apply_next = 0;
+	shares->n_changed = 0;
+	shares->changes = mpib_share_changes_new(mpib_registry_entries(shares->registry));
+}
 
-	for (uint32_t index = 0; index < entries; index++) {
-		const struct mpib_slot *slot = mpib_registry_slot(shares->registry, index);
-		uint32_t before;
+static void apply_policy(struct mpib_shares *shares, uint32_t index)
+{
+	const struct mpib_slot *slot = mpib_registry_slot(shares->registry, index);
+	const struct mpib_verdict *verdict = &shares->verdicts[index];
+	uint32_t before;
 
-		if (!mpib_slot_has_flow(slot))
-			continue;
+	if (!mpib_slot_has_flow(slot))
+		return;
+	before = mpib_shares_apply(shares, index);
+	if (before == verdict->share)
+		return;
 
-		before = mpib_shares_apply(shares, index);
-		if (before == shares->verdicts[index].share)
-			continue;
+	mpib_journal_hint(shares->journal, index, slot, verdict, before);
+	if (shares->changes)
+		shares->changes->list[shares->changes->n++] = (struct mpib_share_change){
+			.slot = index,
+			.src_be = slot->src_be,
+			.dst_be = slot->dst_be,
+			.before = before,
+			.after = verdict->share,
+		};
+	shares->n_changed++;
+}
 
-		mpib_journal_hint(shares->journal, index, slot, &shares->verdicts[index], before);
-		if (changes)
-			changes[n_changed] = (struct mpib_share_change){
-				.slot = index,
-				.src_be = slot->src_be,
-				.dst_be = slot->dst_be,
-				.before = before,
-				.after = shares->verdicts[index].share,
-			};
-		n_changed++;
+bool mpib_shares_step(struct mpib_shares *shares)
+{
+	uint32_t end = mpib_registry_n_touched(shares->registry);
+	uint64_t start = mpib_clock_usec(CLOCK_MONOTONIC);
+
+	while (shares->apply_next < end) {
+		apply_policy(shares, shares->apply_next++);
+		if (shares->apply_next % SLICE_SLOTS == 0 &&
+		    mpib_clock_usec(CLOCK_MONOTONIC) - start >= SLICE_USEC)
+			break;
 	}
+	return shares->apply_next < end;
+}
 
-	if (ret_changes)
-		*ret_changes = changes;
-	return n_changed;
+uint32_t mpib_shares_end_policy(struct mpib_shares *shares, struct mpib_share_changes **ret_changes)
+{
+	*ret_changes = shares->changes;
+	shares->changes = NULL;
+	return shares->n_changed;
 }
 
 struct mpib_policy_source *mpib_shares_source(struct mpib_shares *shares)

@@ -26,6 +26,19 @@ struct mpib_share_change {
 	uint32_t after;
 };
 
+/* What one policy changed, or why it was refused; whoever is to read it later holds a reference. */
+struct mpib_share_changes {
+	unsigned int refs;
+	struct mpib_cause refused;
+	uint32_t n;
+	struct mpib_share_change list[];
+};
+
+/* Room for @most, with one reference; NULL where memory is out. */
+struct mpib_share_changes *mpib_share_changes_new(uint32_t most);
+/* Drops a reference; NULL is none. */
+void mpib_share_changes_put(struct mpib_share_changes *changes);
+
 /* Takes @policy over, also on failure. The rest is borrowed, and outlives it. -ENOMEM. */
 int mpib_shares_new(struct mpib_registry *registry, struct mpib_hints *hints,
 		    struct mpib_journal *journal, struct mpib_policy *policy,
@@ -44,11 +57,15 @@ const struct mpib_verdict *mpib_shares_verdict(const struct mpib_shares *shares,
 
 /* ---- the policy ---- */
 
-/* Takes @policy over and writes the shares of all flows. Where @ret_changes is not NULL it gets an
- * array of *ret_n for the caller to free (NULL where memory is out or nothing changed). Returns how
- * many changed. */
-uint32_t mpib_shares_set_policy(struct mpib_shares *shares, struct mpib_policy *policy,
-				struct mpib_share_change **ret_changes);
+/* Takes @policy over: it holds for whatever is asked from now on. The shares of all flows that are
+ * there follow in slices. Not while those of another policy do. */
+void mpib_shares_begin_policy(struct mpib_shares *shares, struct mpib_policy *policy);
+/* A slice of them, some 50 us. True where more is to be done. */
+bool mpib_shares_step(struct mpib_shares *shares);
+/* After the last slice: how many changed. *ret_changes: which, with one reference for the caller,
+ * or NULL where memory is out. */
+uint32_t mpib_shares_end_policy(struct mpib_shares *shares,
+				struct mpib_share_changes **ret_changes);
 /* The file of the policy in force. */
 struct mpib_policy_source *mpib_shares_source(struct mpib_shares *shares);
 /* What each rule says about a flow and which one is in force. */

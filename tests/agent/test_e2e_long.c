@@ -86,8 +86,8 @@ struct crowd {
 	int ready;
 };
 
-/* @count connections of one flow. */
-static int register_many(uint32_t count)
+/* @count connections: of one flow, or (@flows) each of another. */
+static int register_many(uint32_t count, bool flows)
 {
 	struct mpib_msg_register many[PIPELINE];
 	int fd = agent_connect(&agent);
@@ -98,7 +98,7 @@ static int register_many(uint32_t count)
 				.header = { MPIB_MSG_MAGIC, sizeof(many[0]), MPIB_MSG_REGISTER, 0 },
 				.conn_id = sent + n,
 				.sout_src_ip = test_ip("10.9.0.1"),
-				.sout_dst_ip = test_ip("10.9.0.2"),
+				.sout_dst_ip = htobe32(0x0A090002u + (flows ? sent + n : 0)),
 			};
 		if (send(fd, many, sizeof(many), MSG_NOSIGNAL) != (ssize_t)sizeof(many))
 			return 1;
@@ -110,7 +110,7 @@ static int register_many(uint32_t count)
 	return 0;
 }
 
-static struct crowd start_crowd(uint32_t count)
+static struct crowd start_crowd(uint32_t count, bool flows)
 {
 	struct crowd crowd;
 	int ends[2];
@@ -121,7 +121,7 @@ static struct crowd start_crowd(uint32_t count)
 	assert_true(crowd.pid >= 0);
 	if (crowd.pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-		r = register_many(count);
+		r = register_many(count, flows);
 		(void)!write(ends[1], &r, sizeof(r));
 		for (;;)
 			(void)pause();
@@ -190,7 +190,7 @@ static void very_many_registrations_are_saved_anew(void **state)
 
 	(void)state;
 	agent_start(&agent);
-	crowd = start_crowd(MANY);
+	crowd = start_crowd(MANY, false);
 	expect_served("a state file of 100 000 registrations is made anew", delete_state, NULL);
 	await_whole_state();
 	end_crowd(&crowd);
@@ -216,11 +216,33 @@ static void a_very_large_policy_is_printed(void **state)
 	expect_served("a policy of 10 000 islands is printed", print_policy, NULL);
 }
 
+static int reload(void *arg)
+{
+	const char *const args[] = { "reload", NULL };
+
+	(void)arg;
+	write_large_policy(200);
+	return agent_ctl(&agent, geteuid(), args, NULL);
+}
+
+static void a_very_large_table_is_reloaded(void **state)
+{
+	struct crowd crowd;
+
+	(void)state;
+	write_large_policy(100);
+	agent_start(&agent);
+	crowd = start_crowd(50048, true);
+	expect_served("10 000 islands and 50 000 slots are reloaded", reload, NULL);
+	end_crowd(&crowd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		AGENT_TEST(very_many_registrations_are_saved_anew),
 		AGENT_TEST(a_very_large_policy_is_printed),
+		AGENT_TEST(a_very_large_table_is_reloaded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -326,6 +326,7 @@ void world_close(void)
 
 void world_reload(void)
 {
+	struct mpib_share_changes *changes;
 	struct mpib_policy *policy = make_policy();
 	struct mpib_cause cause;
 
@@ -337,7 +338,11 @@ void world_reload(void)
 		return;
 	}
 	mpib_registry_grow(world.flows.registry, mpib_hints_entries(world.hints));
-	(void)mpib_shares_set_policy(world.flows.shares, policy, NULL);
+	mpib_shares_begin_policy(world.flows.shares, policy);
+	while (mpib_shares_step(world.flows.shares))
+		;
+	(void)mpib_shares_end_policy(world.flows.shares, &changes);
+	mpib_share_changes_put(changes);
 	if (disk.frozen)
 		return;
 	world.policy_share = world.ini_share;
