@@ -24,6 +24,9 @@ extern "C" {
 #error "contract version 1 is little-endian"
 #endif
 
+/* Raised where an agent and a plugin of another release wouldn't understand each other any more. */
+#define MPIB_CONTRACT_VERSION 1
+
 /* ---- where things are ---------------------------------------------------------------------- */
 
 /* Directory of both files below; the environment variable overrides it for agent, plugin and

@@ -15,6 +15,7 @@
 #include "common/macros.h"
 #include "common/number.h"
 #include "common/printable.h"
+#include "common/versions.h"
 
 MPIB_DEFINE_CLEANUP(struct mpib_output *, mpib_output_free);
 
@@ -266,7 +267,7 @@ int main(int argc, char *argv[])
 
 	while ((c = getopt_long(argc, argv, "h", longs, &place)) != -1) {
 		if (c == 'V')
-			(void)puts("mpibctl " MPIB_VERSION);
+			(void)puts("mpibctl " MPIB_VERSION_LINE);
 		if (c == 'h')
 			print_help();
 		if (c == 'V' || c == 'h')

@@ -13,6 +13,7 @@
 #include "common/cleanup.h"
 #include "common/ipv4.h"
 #include "common/macros.h"
+#include "common/versions.h"
 
 #define FLOWS_MAX 512u
 
@@ -178,6 +179,11 @@ static void print_flows(FILE *out, const struct flow_list *list)
 
 static void print_metrics(struct mpib_ctl *ctl, FILE *out, bool up, const struct flow_list *list)
 {
+	print_head(out, "mpib_build_info", "gauge",
+		   "What is installed here; mpib_agent_info is what runs.");
+	(void)fputs("mpib_build_info{version=\"" MPIB_VERSION "\",wire=\"" MPIB_WIRE_TEXT
+		    "\",contract=\"" MPIB_CONTRACT_TEXT "\",state=\"" MPIB_STATE_TEXT "\"} 1\n",
+		    out);
 	print_head(out, "mpib_agent_up", "gauge", "1 where the agent answers.");
 	(void)fprintf(out, "mpib_agent_up %d\n", up);
 	if (up) {

@@ -12,6 +12,7 @@
 #include "common/cleanup.h"
 #include "common/macros.h"
 #include "common/mpib_agent_iface.h"
+#include "common/versions.h"
 
 MPIB_DEFINE_CLEANUP(struct mpib_policy *, mpib_policy_free);
 
@@ -131,7 +132,7 @@ int main(int argc, char *argv[])
 			check_path = optarg;
 			break;
 		case 'V':
-			(void)puts("mpib-agentd " MPIB_VERSION);
+			(void)puts("mpib-agentd " MPIB_VERSION_LINE);
 			return MPIB_AGENT_EXIT_OK;
 		case 'h':
 			print_help();

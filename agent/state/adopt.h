@@ -15,10 +15,11 @@
 #include <stdint.h>
 
 #include "agent/base/cause.h"
+#include "common/versions.h"
 
 #define MPIB_ADOPT_NAME	   "state"
 #define MPIB_ADOPT_MAGIC   0x4D504953u
-#define MPIB_ADOPT_VERSION 1u
+#define MPIB_ADOPT_VERSION MPIB_STATE_VERSION
 
 /* Registrations that it holds. */
 #define MPIB_ADOPT_RECORDS_MAX 131072u

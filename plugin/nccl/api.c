@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/versions.h"
 #include "plugin/agent/agent_link.h"
 #include "plugin/base/counters.h"
 #include "plugin/base/exit.h"
@@ -39,7 +40,8 @@ static void log_settings(void)
 	const struct mpib_env *env = &process.env;
 	char list[1024];
 
-	MPIB_INFO("MPIB " MPIB_VERSION ": mode %s, island prefix /%d, QPs SOUT %d SUP %d, timeout "
+	MPIB_INFO("MPIB " MPIB_VERSION " (wire " MPIB_WIRE_TEXT ", contract " MPIB_CONTRACT_TEXT
+		  "): mode %s, island prefix /%d, QPs SOUT %d SUP %d, timeout "
 		  "%d, retries %d, TC %d, SL %d%s%s",
 		  env->mode == MPIB_MODE_ADVANCED ? "advanced" : "vanilla", env->prefix_len,
 		  env->qps[MPIB_SOUT], env->qps[MPIB_SUP], env->timeout, env->retry_cnt, env->tc,

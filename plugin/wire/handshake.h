@@ -13,12 +13,11 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "common/versions.h" /* MPIB_WIRE_VERSION */
 #include "plugin/base/env.h"
 #include "plugin/base/rail.h"
 
-/* Raised with every change that the other end must know of. */
-#define MPIB_GID_SIZE	  16 /* bytes, as verbs have it */
-#define MPIB_WIRE_VERSION 2
+#define MPIB_GID_SIZE 16 /* bytes, as verbs have it */
 
 /* ---- the listen handle --------------------------------------------------------------------- */
 

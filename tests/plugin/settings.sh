@@ -113,7 +113,7 @@ qps-differ)
 	differ 'MPIB_SUP_QP differs: 4 on the accepting side, 9 on' MPIB_SUP_QP=9
 	;;
 wire-version) # C16: the two bytes behind the magic of the handle
-	version=$(sed -n 's/^#define MPIB_WIRE_VERSION //p' "$(dirname "$0")/../../plugin/wire/handshake.h")
+	version=$(sed -n 's/^#define MPIB_WIRE_VERSION //p' "$(dirname "$0")/../../common/versions.h")
 	start_listener
 	before=$(now_ms)
 	run_pair --handle-override 0700@4 verify --sizes 4096 --no-both
