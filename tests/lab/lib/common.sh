@@ -24,9 +24,9 @@ die() {
 # in the first: the demo and the tests share a build folder.
 BUILD_PACKAGES=(gcc libc6-dev meson ninja-build pkg-config libibverbs-dev libsystemd-dev systemd
 	libinih-dev libcmocka-dev python3 jq)
-TEST_PACKAGES=(g++ clang clang-format clang-tidy ibverbs-utils perftest git man-db procps prometheus strace
-	valgrind)
-LAB_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs iproute2 util-linux jq meson procps)
+TEST_PACKAGES=(g++ clang clang-format clang-tidy ibverbs-utils perftest git man-db procps strace valgrind
+	build-essential debhelper lintian prometheus rpm rpmlint)
+LAB_PACKAGES=(build-essential debhelper qemu-system-x86 mmdebstrap e2fsprogs iproute2 util-linux jq meson procps)
 
 # need_packages PACKAGE…: installs those that are missing; without root, says which.
 need_packages() {

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+# nodes: 2
+# limit: 900
+# From bare nodes to a cluster and back, as docs/install.md has it: the .deb packages are installed, a transfer
+# runs, and under it they are upgraded and rolled back. No slot moves, each byte is checked, what an operator wrote
+# stays. Then they are removed and nothing is left.
+# shellcheck shell=bash
+
+# shellcheck source=tests/lab/lib/live.sh
+. "$LAB_ROOT/lib/live.sh"
+
+command -v dh >/dev/null || skip "debhelper is not installed"
+export LAB_TIMEOUT=500
+unit=mpib-agentd
+packages=(mpib-agent libnccl-net-mpib mpib-netperf)
+
+# The nodes come with the build installed by hand, and the cases after this one need it.
+restore() {
+	local n
+
+	for n in $(case_nodes); do
+		guest "$n" -i -t 120 -- 'dpkg -P mpib-agent libnccl-net-mpib mpib-netperf 2>/dev/null
+			rm -f /usr/sbin/policy-rc.d
+			tar -xf - -C / --no-overwrite-dir --no-same-owner --keep-directory-symlink &&
+			systemd-sysusers && systemctl daemon-reload && systemd-tmpfiles --create mpib.conf' \
+			<"$LAB_STATE/payload.tar"
+	done
+}
+restore_and_end() {
+	local code=$?
+
+	trap - ERR
+	set +e
+	restore
+	(exit "$code")
+	case_end
+}
+trap restore_and_end EXIT
+
+# newer OLD NEW: OLD's packages as the release after it would have them, with another sample policy.
+newer() {
+	local package root
+
+	mkdir -p "$2"
+	for package in "${packages[@]}"; do
+		root=$2/$package
+		dpkg-deb -R "$1/${package}"_*.deb "$root"
+		sed -i 's/^Version: .*/Version: 99.0-1/' "$root/DEBIAN/control"
+		[ ! -e "$root/etc/mpib/agent.ini" ] || echo '; of the release after' >>"$root/etc/mpib/agent.ini"
+		dpkg-deb --root-owner-group -b "$root" "$2/${package}_99.0-1.deb" >/dev/null
+		rm -r "$root"
+	done
+}
+
+# install N FOLDER: the packages that /root/FOLDER of the node has, as an unattended upgrade does.
+install() {
+	on "$1" "dpkg --force-confdef --force-confold --force-downgrade -i /root/$2/*.deb" >>"$CASE_DIR/dpkg.$1" 2>&1 || {
+		tail -20 "$CASE_DIR/dpkg.$1"
+		fail "node $1: dpkg -i $2"
+	}
+}
+release() {
+	on "$1" "dpkg-query -W -f '\${Version} ' ${packages[*]}"
+}
+# holders: the flow of the job in node 1: "SLOT SHARE CONNECTIONS".
+holders() {
+	on 1 mpibctl --json flows | jq -r --arg flow "$(flow 1 2)" \
+		'.flows[] | select(.flow == $flow) | "\(.slot) \(.share) \(.connections)"'
+}
+state() {
+	on "$1" "systemctl is-active $unit; systemctl is-enabled $unit.service $unit.socket mpib-metrics.timer" \
+		2>/dev/null | paste -sd' ' || true
+}
+
+started=$SECONDS
+DEB_BUILD_OPTIONS=noautodbgsym "$LAB_TREE/systemd/debian/build" "$CASE_DIR/old" >/dev/null
+newer "$CASE_DIR/old" "$CASE_DIR/new"
+rm "$CASE_DIR"/old/mpib-dev_*
+measured "packages built in $((SECONDS - started)) s"
+
+# Bare nodes.
+meson introspect "$LAB_BUILD" --installed | jq -r '.[]' >"$CASE_DIR/installed"
+for n in $(case_nodes); do
+	guest "$n" -i -t 60 -- 'xargs rm -f; rm -rf /etc/mpib /tmp/mpib /usr/include/mpib /usr/share/mpib; systemctl daemon-reload
+		userdel mpib' <"$CASE_DIR/installed"
+	on "$n" "! command -v mpibctl && ! getent passwd mpib && ! systemctl cat $unit" >/dev/null 2>&1 ||
+		fail "node $n isn't bare"
+	tar -C "$CASE_DIR" -cf - old new | guest "$n" -i -t 60 -- 'tar -C /root --no-same-owner -xf -'
+done
+
+# Installed: where the host's policy forbids it nothing is started.
+printf '#!/bin/sh\nexit 101\n' | put 2 /usr/sbin/policy-rc.d
+on 2 chmod +x /usr/sbin/policy-rc.d
+for n in $(case_nodes); do
+	install "$n" old
+done
+first=$(release 1)
+expect_eq "node 1" "$(state 1)" "active enabled disabled disabled"
+expect_eq "node 2, whose policy forbids it" "$(state 2)" "inactive enabled disabled disabled"
+on 2 "rm /usr/sbin/policy-rc.d; systemctl start $unit"
+expect_eq "the directory" "$(on 1 "stat -c '%a %U' /tmp/mpib")" "755 mpib"
+expect_match "the catalog" "$(on 1 journalctl --dump-catalog 2>/dev/null)" 'Subject: The MPIB agent has started'
+
+# A job.
+agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 25%"
+agent_reload 1
+live_start job 1 2 "$ADVANCED" --size 64K --warmup 0 --interval 0.5 --check --seconds 450
+live_until job 8
+live_near "before" "$(live_part job 12)" 0.25
+before=$(holders)
+inode=$(on 1 stat -c %i /tmp/mpib/hints)
+
+# replaced WHAT FOLDER: on both nodes, under it.
+replaced() {
+	local what=$1 folder=$2 n pid cursor
+	local -a jobs=()
+
+	pid=$(on 1 systemctl show -P MainPID $unit)
+	cursor=$(agent_cursor 1)
+	for n in $(case_nodes); do
+		install "$n" "$folder" &
+		jobs+=($!)
+	done
+	for n in "${jobs[@]}"; do
+		wait "$n" || fail "$what: dpkg"
+	done
+	[ "$(on 1 systemctl show -P MainPID $unit)" != "$pid" ] || fail "$what: the agent of before runs"
+	expect_eq "$what: units" "$(state 1) $(state 2)" \
+		"active enabled disabled disabled active enabled disabled disabled"
+	expect_eq "$what: slot, share and connections" "$(holders)" "$before"
+	expect_eq "$what: the table" "$(on 1 stat -c %i /tmp/mpib/hints)" "$inode"
+	expect_match "$what: the policy file" "$(get 1 "$INI")" '^share = 25%'
+	expect_match "$what: the journal" "$(agent_since 1 "$cursor")" '1 registrations of 1 processes re-adopted'
+	live_near "$what: the job" "$(live_part job 12)" 0.25
+}
+replaced upgrade new
+expect_eq "the release" "$(release 1)" "99.0-1 99.0-1 99.0-1 "
+on 1 "grep -q 'of the release after' $INI.dpkg-dist" || fail "the new sample isn't beside the operator's file"
+measured "upgraded under the job: slot, share, connections $before as before"
+replaced rollback old
+expect_eq "the release" "$(release 1)" "$first"
+agent_policy 1 "[flow $(sout 1) $(sout 2)]" "share = 75%"
+agent_reload 1
+live_near "a reload after it" "$(live_part job 40)" 0.75
+live_end job 1
+expect_eq "all bytes right" "$(perf_result job .ok) $(perf_result job-peer .ok)" "true true"
+measured "rolled back; $(perf_result job '"\(.messages) messages, errors \(.errors | length)"')"
+
+# Removed, but for what an operator wrote; purged, with it.
+on 1 "systemctl -q enable mpib-metrics.timer $unit.socket; systemctl -q stop $unit
+	systemctl start mpib-metrics.timer $unit.socket" 2>/dev/null
+on 1 "dpkg -r ${packages[*]}" >>"$CASE_DIR/dpkg.1" 2>&1 || fail "dpkg -r"
+expect_eq "after removal" "$(on 1 "pgrep -x mpib-agentd; systemctl is-active $unit.socket mpib-metrics.timer
+	command -v mpibctl; ls /usr/lib/x86_64-linux-gnu/libnccl-net-mpib.so; true" 2>/dev/null | paste -sd' ')" "inactive inactive"
+expect_match "the policy file" "$(get 1 "$INI")" '^share = 75%'
+on 1 "dpkg -P ${packages[*]}" >>"$CASE_DIR/dpkg.1" 2>&1 || fail "dpkg -P"
+expect_eq "left" "$(on 1 "rm -rf /root/old /root/new /tmp/mpib.job-end
+	find / -xdev -name '*mpib*' ! -path '/lab/*' ! -path '/proc/*' ! -path '/sys/*'; find /tmp /run -name '*mpib*' ! -path '/run/udev/*'")" ""
+on 1 "systemctl --failed --no-legend; systemctl list-unit-files --no-legend 'mpib*' || true" >"$CASE_DIR/units"
+expect_eq "units that are left" "$(cat "$CASE_DIR/units")" ""
+measured "removed: nothing is left but the user mpib"
