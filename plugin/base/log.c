@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plugin/base/result.h"
+
 #define LINE_MAX_BYTES 1024
 
 static _Atomic(ncclDebugLogger_t) current_logger;
@@ -44,6 +46,7 @@ void mpib_log_forget(void)
 const char *mpib_log_explain(const char *subject, int error)
 {
 	if (!first_warning[0])
-		MPIB_WARN("%s: %s", subject, strerror(-error));
+		MPIB_WARN("%s: %s", subject,
+			  strerror(error == -MPIB_EARGUMENT ? EINVAL : -error));
 	return first_warning + strlen(MPIB_LOG_PREFIX);
 }

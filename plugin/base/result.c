@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/base/result.h"
 
+int mpib_error_of_host(int error)
+{
+	return mpib_result_of(error) == ncclSystemError ? error : -EIO;
+}
+
 ncclResult_t mpib_result_of(int error)
 {
 	switch (-error) {
-	case EINVAL:
+	case MPIB_EARGUMENT:
 		return ncclInvalidArgument;
 	case MPIB_EUSAGE:
 		return ncclInvalidUsage;

@@ -124,7 +124,7 @@ static int irecv_general(struct mpib_comm *comm, int n, void **data, const size_
 	if (mpib_unlikely(comm->error))
 		return comm->error;
 	if (mpib_unlikely(n < 1 || n > (int)MPIB_GROUP_MAX))
-		return -EINVAL;
+		return -MPIB_EARGUMENT;
 	if (mpib_unlikely(comm->recv.tail == comm->recv.cts_limit)) {
 		r = reap(comm);
 		if (r <= 0)

@@ -46,7 +46,7 @@ static int accept_fail_peer(struct mpib_listener *listener, int error, uint16_t 
 	char text[MPIB_TEXT_MAX + 1];
 
 	if (type)
-		(void)snprintf(text, sizeof(text), "peer %s%s: %.330s", peer,
+		(void)snprintf(text, sizeof(text), "peer %s%s: %.350s", peer,
 			       type == MPIB_FRAME_FAIL ? "" : " refused", reason);
 	else if (error == -ETIMEDOUT)
 		(void)snprintf(text, sizeof(text),

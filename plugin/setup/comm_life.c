@@ -17,6 +17,7 @@
 #include "plugin/setup/prepare.h"
 #include "plugin/setup/qp.h"
 #include "plugin/verbs/async.h"
+#include "plugin/verbs/limit.h"
 #include "plugin/verbs/port.h"
 #include "plugin/verbs/srq.h"
 #include "plugin/wire/net.h"
@@ -174,8 +175,8 @@ int mpib_comm_build(struct mpib_comm *comm, const struct mpib_env *env)
 		if (r < 0) {
 			MPIB_WARN("%s rail %s to %s: no completion queue: %s%s",
 				  mpib_rail_name(rail), hca->name, comm->peer_text, strerror(-r),
-				  mpib_memlock_advice(r, advice));
-			return r;
+				  mpib_limit_advice(hca, MPIB_OBJECT_CQ, r, advice));
+			return mpib_error_of_host(r);
 		}
 		if (comm->kind == MPIB_COUNTER_RECV) {
 			r = mpib_srq_get(hca, &srq);

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "plugin/base/log.h"
+#include "plugin/base/result.h"
 #include "plugin/setup/qp.h"
 #include "plugin/verbs/async.h"
+#include "plugin/verbs/limit.h"
 
 /* Every request of the pool could be a flush: the queue can't overflow. */
 #define FLUSH_DEPTH MPIB_REQUESTS_MAX
@@ -45,6 +47,8 @@ static int make(struct mpib_comm *comm, unsigned int rail, const struct mpib_env
 
 int mpib_flush_init(struct mpib_comm *comm, const struct mpib_env *env)
 {
+	char advice[MPIB_ADVICE_MAX];
+
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		int r;
 
@@ -55,9 +59,11 @@ int mpib_flush_init(struct mpib_comm *comm, const struct mpib_env *env)
 			return -EIO;
 		if (r < 0) {
 			MPIB_WARN("%s rail %s: no QP for flushes: %s; MPIB_FLUSH=0 does without, "
-				  "where the GPU needs none",
-				  mpib_rail_name(rail), comm->dev->hca[rail].name, strerror(-r));
-			return r;
+				  "where the GPU needs none%s",
+				  mpib_rail_name(rail), comm->dev->hca[rail].name, strerror(-r),
+				  mpib_limit_advice(&comm->dev->hca[rail], MPIB_OBJECT_QP, r,
+						    advice));
+			return mpib_error_of_host(r);
 		}
 	}
 	return 0;

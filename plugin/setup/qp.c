@@ -5,22 +5,22 @@
 #include <string.h>
 
 #include "plugin/base/log.h"
+#include "plugin/base/result.h"
 #include "plugin/verbs/async.h"
+#include "plugin/verbs/limit.h"
 
 /* As NCCL's own transport: 0.64 ms until a sender may try a receiver again that had no receive. */
 #define MIN_RNR_TIMER 12
 #define RNR_FOREVER   7
 
-static int warn(const struct mpib_comm *comm, unsigned int rail, const char *what, int r)
+static int warn(const struct mpib_comm *comm, unsigned int rail, const char *what, int r,
+		const char *advice)
 {
-	char advice[MPIB_ADVICE_MAX];
-
 	if (mpib_hca_failed(&comm->dev->hca[rail]))
 		return -EIO;
 	MPIB_WARN("%s rail %s to %s: QP can't %s: %s%s", mpib_rail_name(rail),
-		  comm->dev->hca[rail].name, comm->peer_text, what, strerror(-r),
-		  mpib_memlock_advice(r, advice));
-	return r;
+		  comm->dev->hca[rail].name, comm->peer_text, what, strerror(-r), advice);
+	return mpib_error_of_host(r);
 }
 
 int mpib_qp_to_init(const struct mpib_comm *comm, unsigned int rail, struct ibv_qp *qp,
@@ -164,6 +164,7 @@ static int create_one(struct mpib_comm *comm, unsigned int rail, unsigned int k,
 {
 	struct ibv_qp **ret = &comm->qp[rail][k];
 	struct ibv_qp_init_attr init;
+	char advice[MPIB_ADVICE_MAX];
 	int r;
 
 	memset(&init, 0, sizeof(init));
@@ -179,10 +180,11 @@ static int create_one(struct mpib_comm *comm, unsigned int rail, unsigned int k,
 	r = posts_cts(comm, rail, k) ? create_with_inline(comm, rail, &init, ret)
 				     : mpib_verbs_create_qp(comm->dev->hca[rail].pd, &init, ret);
 	if (r < 0)
-		return warn(comm, rail, "be created", r);
+		return warn(comm, rail, "be created", r,
+			    mpib_limit_advice(&comm->dev->hca[rail], MPIB_OBJECT_QP, r, advice));
 
 	r = mpib_qp_to_init(comm, rail, *ret, IBV_ACCESS_REMOTE_WRITE);
-	return r < 0 ? warn(comm, rail, "enter INIT", r) : 0;
+	return r < 0 ? warn(comm, rail, "enter INIT", r, "") : 0;
 }
 
 int mpib_qps_create(struct mpib_comm *comm, unsigned int rail, struct ibv_srq *srq)
@@ -230,10 +232,10 @@ int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpi
 		if (mpib_qps_unreachable(r))
 			return r;
 		if (r < 0)
-			return warn(comm, rail, "enter RTR", r);
+			return warn(comm, rail, "enter RTR", r, "");
 		r = mpib_qp_to_rts(qp, env);
 		if (r < 0)
-			return warn(comm, rail, "enter RTS", r);
+			return warn(comm, rail, "enter RTS", r, "");
 	}
 
 	/* The connector answers with what is left after both drivers had their say. */

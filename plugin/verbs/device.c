@@ -17,6 +17,7 @@
 #include "plugin/verbs/async.h"
 #include "plugin/verbs/device_pair.h"
 #include "plugin/verbs/gdr.h"
+#include "plugin/verbs/limit.h"
 #include "plugin/verbs/mr.h"
 #include "plugin/verbs/port.h"
 #include "plugin/verbs/srq.h"
@@ -100,7 +101,7 @@ static int check_port(struct mpib_hca *hca)
 	if (r < 0) {
 		MPIB_WARN("%s: port %s can't be queried (%s); the device has %u ports",
 			  variable(hca->rail), hca->name, strerror(-r), hca->attr.phys_port_cnt);
-		return r;
+		return mpib_error_of_host(r);
 	}
 	if (hca->port_attr.state != IBV_PORT_ACTIVE) {
 		MPIB_WARN("%s=%s: the port is down; bring its link up (ip link, rdma link)",
@@ -149,13 +150,14 @@ static int hca_open(struct mpib_hca *hca, const struct mpib_hca_name *name, unsi
 			  r == -EACCES || r == -EPERM
 				  ? "; this user needs read and write access to /dev/infiniband"
 				  : "");
-		return r;
+		return mpib_error_of_host(r);
 	}
 
 	r = mpib_verbs_query_device(hca->ctx, &hca->attr);
 	if (r < 0) {
 		MPIB_WARN("%s=%s: the device can't be queried: %s", variable(rail), name->device,
 			  strerror(-r));
+		r = mpib_error_of_host(r);
 		goto fail;
 	}
 	r = check_port(hca);
@@ -167,6 +169,7 @@ static int hca_open(struct mpib_hca *hca, const struct mpib_hca_name *name, unsi
 	if (r < 0) {
 		MPIB_WARN("%s=%s: no protection domain: %s", variable(rail), name->device,
 			  strerror(-r));
+		r = mpib_error_of_host(r);
 		goto fail;
 	}
 
@@ -253,7 +256,7 @@ static int device_open(const struct mpib_hca_name names[MPIB_RAIL_MAX], struct i
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		r = hca_open(&dev->hca[rail], &names[rail], rail, list, count);
 		if (r == 0)
-			r = mpib_hca_check_limits(&dev->hca[rail], env);
+			r = mpib_limit_check(&dev->hca[rail], env);
 		if (r == 0)
 			r = choose_ordering(&dev->hca[rail], env);
 		if (r < 0)
@@ -330,7 +333,7 @@ int mpib_devices_open(const struct mpib_env *env)
 		MPIB_WARN("RDMA devices can't be listed: %s; load the drivers and check "
 			  "/sys/class/infiniband",
 			  strerror(-r));
-		return r;
+		return mpib_error_of_host(r);
 	}
 
 	r = open_all(env, list, count);

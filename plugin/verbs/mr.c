@@ -4,15 +4,15 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "plugin/base/lock.h"
 #include "plugin/base/log.h"
+#include "plugin/base/result.h"
 #include "plugin/verbs/async.h"
+#include "plugin/verbs/limit.h"
 
 struct mpib_mr_entry {
 	struct mpib_mr_cache *cache;
@@ -117,21 +117,6 @@ static int insert(struct mpib_mr_cache *cache, struct mpib_mr_entry *entry)
 	return 0;
 }
 
-const char *mpib_memlock_advice(int r, char buf[MPIB_ADVICE_MAX])
-{
-	struct rlimit limit;
-
-	buf[0] = '\0';
-	/* ENOMEM is what the kernel says when the memory-lock limit is too low. */
-	if (r == -ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
-	    limit.rlim_cur != RLIM_INFINITY)
-		(void)snprintf(buf, MPIB_ADVICE_MAX,
-			       "; this process may lock %llu KiB: raise it (ulimit -l unlimited, "
-			       "or LimitMEMLOCK= of its unit)",
-			       (unsigned long long)limit.rlim_cur / 1024);
-	return buf;
-}
-
 /* How drivers say that they don't know a flag. */
 static bool is_refusal(int r)
 {
@@ -144,12 +129,12 @@ static void warn_failed(struct mpib_hca *hca, size_t size, int r)
 
 	if (mpib_hca_failed(hca))
 		return;
-	MPIB_WARN("%s rail %s: %zu bytes can't be registered: %s%s%s", mpib_rail_name(hca->rail),
-		  hca->name, size, strerror(-r), mpib_memlock_advice(r, advice),
+	MPIB_WARN("%s rail %s: %zu bytes can't be registered: %s%s", mpib_rail_name(hca->rail),
+		  hca->name, size, strerror(-r),
 		  hca->relaxed == MPIB_RELAXED_MUST && is_refusal(r)
 			  ? "; it may have no relaxed ordering: set MPIB_IB_PCI_RELAXED_ORDERING "
 			    "to 2"
-			  : "");
+			  : mpib_limit_advice(hca, MPIB_OBJECT_MR, r, advice));
 }
 
 /* What to register: DMA-BUF if @fd >= 0. */
@@ -293,7 +278,7 @@ static int mr_new(struct mpib_device *dev, unsigned int rail_mask, const struct 
 	int r;
 
 	if (region->size == 0 || (uintptr_t)region->addr + region->size < (uintptr_t)region->addr)
-		return -EINVAL;
+		return -MPIB_EARGUMENT;
 	mr = calloc(1, sizeof(*mr));
 	if (!mr)
 		return -ENOMEM;
@@ -324,7 +309,7 @@ static int mr_new(struct mpib_device *dev, unsigned int rail_mask, const struct 
 
 undo_rails:
 	(void)mpib_mr_free(mr);
-	return r;
+	return mpib_error_of_host(r);
 }
 
 int mpib_mr_new(struct mpib_device *dev, unsigned int rail_mask, void *addr, size_t size,
@@ -348,7 +333,7 @@ int mpib_mr_new_dmabuf(struct mpib_device *dev, unsigned int rail_mask, void *ad
 	};
 
 	if (fd < 0)
-		return -EINVAL;
+		return -MPIB_EARGUMENT;
 	return mr_new(dev, rail_mask, &region, ret);
 }
 
@@ -366,7 +351,7 @@ int mpib_mr_free(struct mpib_mr *mr)
 	}
 	unlink_handle(mr);
 	free(mr);
-	return r;
+	return r < 0 ? mpib_error_of_host(r) : 0;
 }
 
 void mpib_mr_free_all(void)

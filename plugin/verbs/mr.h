@@ -32,12 +32,6 @@ struct mpib_mr {
 /* For rings whose last word announces the rest: strictly ordered. */
 #define MPIB_MR_ACCESS_RING (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 
-#define MPIB_ADVICE_MAX 160
-
-/* What to do where @r is -ENOMEM and the process's memory-lock limit is the likely cause; else "".
- * Returns @buf. */
-const char *mpib_memlock_advice(int r, char buf[MPIB_ADVICE_MAX]);
-
 int mpib_mr_cache_new(struct mpib_hca *hca, struct mpib_mr_cache **ret);
 /* Deregisters what is left. NULL is fine. */
 void mpib_mr_cache_free(struct mpib_mr_cache *cache);

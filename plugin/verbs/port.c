@@ -9,7 +9,6 @@
 #include "plugin/base/log.h"
 #include "plugin/base/result.h"
 #include "plugin/verbs/async.h"
-#include "plugin/verbs/depth.h"
 
 struct code {
 	unsigned int code, value;
@@ -41,32 +40,6 @@ unsigned int mpib_speed_mbps(unsigned int active_width, unsigned int active_spee
 	return value_of(widths, MPIB_ARRAY_SIZE(widths), active_width, 4, ret_known) *
 	       value_of(speeds, MPIB_ARRAY_SIZE(speeds), active_speed, speeds[last].value,
 			ret_known);
-}
-
-int mpib_hca_check_limits(const struct mpib_hca *hca, const struct mpib_env *env)
-{
-	const int qps = env->qps[hca->rail];
-	const struct {
-		const char *name, *use;
-		int has, least;
-	} rows[] = {
-		{ "max_srq", "shared receive queues", hca->attr.max_srq, 1 },
-		{ "max_qp", "queue pairs", hca->attr.max_qp, qps },
-		{ "max_qp_wr", "requests in a queue", hca->attr.max_qp_wr, MPIB_SQ_DEPTH },
-		{ "max_cqe", "entries of a completion queue", hca->attr.max_cqe,
-		  MPIB_REQUESTS_MAX + qps * MPIB_SQ_CHAINED },
-	};
-
-	for (size_t k = 0; k < MPIB_ARRAY_SIZE(rows); k++) {
-		if (rows[k].has >= rows[k].least)
-			continue;
-		MPIB_WARN("%s rail %s: the device has %d %s (%s), MPIB needs %d: name another "
-			  "device",
-			  mpib_rail_name(hca->rail), hca->name, rows[k].has, rows[k].use,
-			  rows[k].name, rows[k].least);
-		return -MPIB_EUSAGE;
-	}
-	return 0;
 }
 
 /* The entry that the last search found, read again: a table has up to 256 entries, and each is a
@@ -186,7 +159,7 @@ int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct m
 	if (r < 0) {
 		MPIB_WARN("%s rail %s: the port can't be queried: %s", mpib_rail_name(hca->rail),
 			  hca->name, strerror(-r));
-		return r;
+		return mpib_error_of_host(r);
 	}
 
 	r = attr.link_layer == IBV_LINK_LAYER_INFINIBAND ? choose_ib(hca, env, &attr, ret_gid)

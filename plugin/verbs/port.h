@@ -10,9 +10,6 @@
 int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct mpib_peer *ret,
 		      struct mpib_source *ret_source);
 
-/* Whether the device has what MPIB can't do without: 0, or -MPIB_EUSAGE with one warning. */
-int mpib_hca_check_limits(const struct mpib_hca *hca, const struct mpib_env *env);
-
 /* Bits per second in Mbit/s of an active port: lanes times rate (InfiniBand specification, port
  * attributes). *ret_known false: a code is newer than this release, and the fastest speed that it
  * knows, or four lanes, stand for it. */

@@ -6,8 +6,9 @@
 
 #include "plugin/base/lock.h"
 #include "plugin/base/log.h"
+#include "plugin/base/result.h"
 #include "plugin/verbs/async.h"
-#include "plugin/verbs/mr.h"
+#include "plugin/verbs/limit.h"
 
 /* Posts a chain and adds what the queue took to the credits. 0, or why it took less. */
 static int post_chain(struct mpib_hca *hca)
@@ -93,8 +94,8 @@ int mpib_srq_get(struct mpib_hca *hca, struct ibv_srq **ret)
 	(void)pthread_mutex_unlock(&hca->srq_lock);
 	if (r < 0 && !mpib_hca_failed(hca))
 		MPIB_WARN("%s rail %s: no shared receive queue: %s%s", mpib_rail_name(hca->rail),
-			  hca->name, strerror(-r), mpib_memlock_advice(r, advice));
-	return r;
+			  hca->name, strerror(-r), mpib_limit_advice(hca, MPIB_OBJECT_SRQ, r, advice));
+	return r < 0 ? mpib_error_of_host(r) : 0;
 }
 
 void mpib_srq_fini(struct mpib_hca *hca)

@@ -73,6 +73,9 @@ static const struct key dev_keys[] = {
 	{ "max_qp_wr", K_U32, DEV(max_qp_wr), 1, 1 << 20 },
 	{ "max_srq", K_U32, DEV(max_srq), 0, 1 << 20 },
 	{ "max_srq_wr", K_U32, DEV(max_srq_wr), 1, 1 << 20 },
+	{ "max_sge", K_U32, DEV(max_sge), 1, FAB_SGE_MAX },
+	{ "max_cq", K_U32, DEV(max_cq), 1, 1 << 20 },
+	{ "limit_errno", K_U32, DEV(limit_errno), 1, 133 },
 	{ "max_cqe", K_U32, DEV(max_cqe), 1, 1 << 24 },
 	{ "max_mr", K_U32, DEV(max_mr), 1, 1 << 24 },
 	{ "max_rd_atomic", K_U32, DEV(max_rd_atomic), 1, 255 },
@@ -98,6 +101,9 @@ static void dev_init(struct fab_dev_conf *dev, const char *name)
 	dev->max_msg = 1U << 30;
 	dev->max_qp = 32768;
 	dev->max_qp_wr = 32768;
+	dev->max_sge = FAB_SGE_MAX;
+	dev->max_cq = 1 << 20;
+	dev->limit_errno = ENOMEM;
 	dev->max_cqe = 1 << 22;
 	dev->max_mr = 1 << 20;
 	dev->max_rd_atomic = 16;

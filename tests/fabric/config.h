@@ -13,6 +13,7 @@
 #define FAB_DEVS_MAX	256 /* devices of all nodes together */
 #define FAB_GIDS_MAX	16
 #define FAB_PKEYS_MAX	16
+#define FAB_SGE_MAX	16
 #define FAB_COPIERS_MAX 8
 
 enum fab_gid_type {
@@ -46,7 +47,8 @@ struct fab_dev_conf {
 	uint32_t adaptive;	      /* 1: plain writes take any path, see spread.c */
 	uint32_t pkeys;
 	uint16_t pkey[FAB_PKEYS_MAX]; /* the partition table; bit 15: full member */
-	uint32_t max_qp, max_qp_wr, max_cqe, max_mr, max_rd_atomic, max_inline;
+	uint32_t max_qp, max_qp_wr, max_cq, max_cqe, max_mr, max_sge, max_rd_atomic, max_inline;
+	uint32_t limit_errno; /* of what is one object too many */
 	uint32_t inline_step; /* a QP gets a multiple of it, up to max_inline */
 	uint64_t rate;	      /* bytes a second, 0 = no limit */
 	uint64_t latency_ns;  /* one way */

@@ -123,15 +123,17 @@ FAB_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, vo
 	    (cqe < 1 || (uint32_t)cqe > fab_dev_conf(ctx->dev)->max_cqe || comp_vector < 0 ||
 	     comp_vector >= context->num_comp_vectors || (channel && channel->context != context)))
 		err = EINVAL;
+	if (!err)
+		err = fab_object_take(context, FAB_OBJECT_CQ);
 	if (err) {
 		errno = err;
 		return NULL;
 	}
 	cq = calloc(1, sizeof(*cq));
-	if (!cq)
-		return NULL;
-	cq->ring = calloc((size_t)cqe, sizeof(*cq->ring));
-	if (!cq->ring) {
+	if (cq)
+		cq->ring = calloc((size_t)cqe, sizeof(*cq->ring));
+	if (!cq || !cq->ring) {
+		fab_object_drop(context, FAB_OBJECT_CQ);
 		free(cq);
 		return NULL;
 	}
@@ -176,6 +178,7 @@ FAB_EXPORT int ibv_destroy_cq(struct ibv_cq *ibcq)
 	(void)pthread_mutex_destroy(&cq->lock);
 	(void)pthread_mutex_destroy(&ibcq->mutex);
 	(void)pthread_cond_destroy(&ibcq->cond);
+	fab_object_drop(ibcq->context, FAB_OBJECT_CQ);
 	free(cq->ring);
 	free(cq);
 	return 0;

@@ -29,7 +29,6 @@
 
 #define FAB_EXPORT __attribute__((visibility("default")))
 
-#define FAB_SGE_MAX    16
 #define FAB_NEVER      UINT64_MAX
 #define FAB_QP_INDEXES (1U << FAB_QPN_BITS)
 
@@ -45,8 +44,12 @@ struct fab_device {
 	uint32_t index; /* in fab_config.dev and fab_state.dev */
 };
 
+/* Of which a device has so many. */
+enum fab_object { FAB_OBJECT_QP, FAB_OBJECT_CQ, FAB_OBJECT_SRQ, FAB_OBJECT_MR, FAB_OBJECTS };
+
 struct fab_context {
 	uint32_t dev;		      /* index in fab_config.dev */
+	_Atomic uint32_t made[FAB_OBJECTS];
 	LIST_ENTRY(fab_context) node; /* engine lock */
 	pthread_mutex_t event_lock;
 	pthread_cond_t event_cond;    /* an event was acknowledged */
@@ -314,6 +317,11 @@ void fab_engine_activate(struct fab_qp *qp); /* engine lock: it may have somethi
 void fab_engine_post(struct fab_qp *qp);     /* no lock: the same from a post call */
 void fab_engine_forget(struct fab_qp *qp);   /* engine lock: off all lists */
 void fab_engine_collect(void);		     /* engine lock: inbox to active list */
+
+/* query.c: one object more, or the errno of a device that has no more of them; and one less. What a
+ * context holds counts: that of a program which opens the device once is all of its own. */
+int fab_object_take(struct ibv_context *context, enum fab_object what);
+void fab_object_drop(struct ibv_context *context, enum fab_object what);
 
 /* mr.c: @key is checked, engine lock. Returns the place of the first byte or NULL. */
 struct fab_mr *fab_mr_find(uint32_t key, struct ibv_pd *pd, uint64_t addr, uint64_t length,

@@ -136,18 +136,22 @@ static int charge(struct fab_mr *mr, size_t length)
 	return 0;
 }
 
-static int add(struct fab_mr *mr, uint32_t dev)
+static int add(struct fab_mr *mr)
 {
-	int r;
+	int r = -fab_object_take(mr->mr.context, FAB_OBJECT_MR);
 
+	if (r < 0)
+		return r;
 	fab_engine_lock();
-	r = fab.mr_count < fab_dev_conf(dev)->max_mr ? charge(mr, mr->mr.length) : -ENOMEM;
+	r = charge(mr, mr->mr.length);
 	if (r == 0) {
 		fab_pages_mark(mr);
 		r = key_new(mr, &mr->mr.lkey);
 		if (r < 0)
 			fab.locked_bytes -= mr->locked;
 	}
+	if (r < 0)
+		fab_object_drop(mr->mr.context, FAB_OBJECT_MR);
 	fab_engine_unlock();
 	mr->mr.rkey = mr->mr.handle = mr->mr.lkey;
 	return r;
@@ -185,7 +189,7 @@ static struct ibv_mr *reg(struct ibv_pd *ibpd, void *addr, uint8_t *base, size_t
 	else if (!mr->gpu && !mapped(base, length, access & IBV_ACCESS_LOCAL_WRITE))
 		r = -EFAULT;
 	else
-		r = add(mr, dev);
+		r = add(mr);
 	if (r < 0) {
 		free(mr);
 		errno = -r;
@@ -276,6 +280,7 @@ FAB_EXPORT int ibv_dereg_mr(struct ibv_mr *ibmr)
 	fab.mr_count--;
 	fab.locked_bytes -= mr->locked;
 	fab_engine_unlock();
+	fab_object_drop(ibmr->context, FAB_OBJECT_MR);
 	atomic_fetch_sub(&pd->objects, 1);
 	if (mr->map)
 		(void)munmap(mr->map, mr->map_len);

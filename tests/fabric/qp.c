@@ -17,8 +17,8 @@ static int check_init(const struct fab_dev_conf *conf, const struct ibv_context 
 	if (attr->qp_type != IBV_QPT_RC)
 		return EOPNOTSUPP;
 	if (!attr->send_cq || !attr->recv_cq || attr->cap.max_send_wr > conf->max_qp_wr ||
-	    attr->cap.max_recv_wr > conf->max_qp_wr || attr->cap.max_send_sge > FAB_SGE_MAX ||
-	    attr->cap.max_recv_sge > FAB_SGE_MAX || attr->cap.max_inline_data > conf->max_inline)
+	    attr->cap.max_recv_wr > conf->max_qp_wr || attr->cap.max_send_sge > conf->max_sge ||
+	    attr->cap.max_recv_sge > conf->max_sge || attr->cap.max_inline_data > conf->max_inline)
 		return EINVAL;
 	/* The kernel looks the handles up among those of the device's own context. */
 	if (attr->pd->context != context || attr->send_cq->context != context ||
@@ -68,10 +68,14 @@ static void qp_free(struct fab_qp *qp)
 }
 
 /* Gives the QP a number that wasn't used for as long as possible. Engine lock. */
-static int number_qp(struct fab_qp *qp, uint32_t max)
+static int number_qp(struct fab_qp *qp)
 {
-	if (fab.qp_count >= max || fab.qp_count >= FAB_QP_INDEXES)
-		return -ENOMEM;
+	int err = fab.qp_count >= FAB_QP_INDEXES
+			  ? ENOMEM
+			  : fab_object_take(qp->qp.context, FAB_OBJECT_QP);
+
+	if (err)
+		return -err;
 	while (fab.qps[fab.qp_next % FAB_QP_INDEXES])
 		fab.qp_next++;
 	qp->index = fab.qp_next++ % FAB_QP_INDEXES;
@@ -151,7 +155,7 @@ struct ibv_qp *fab_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		fab_wr_ops_set(qp);
 	fab_engine_lock();
-	r = number_qp(qp, conf->max_qp);
+	r = number_qp(qp);
 	fab_engine_unlock();
 	if (r < 0) {
 		qp_free(qp);
@@ -215,6 +219,7 @@ FAB_EXPORT int ibv_destroy_qp(struct ibv_qp *ibqp)
 	fab_qp_reset(qp);
 	fab.qps[qp->index] = NULL;
 	fab.qp_count--;
+	fab_object_drop(ibqp->context, FAB_OBJECT_QP);
 	fab_engine_unlock();
 	fab_event_cancel(fab_context_of(ibqp->context), ibqp);
 	count_uses(qp, -1);

@@ -9,6 +9,24 @@
 
 #undef ibv_query_port
 
+int fab_object_take(struct ibv_context *context, enum fab_object what)
+{
+	struct fab_context *ctx = fab_context_of(context);
+	const struct fab_dev_conf *conf = fab_dev_conf(ctx->dev);
+	const uint32_t most[FAB_OBJECTS] = { conf->max_qp, conf->max_cq, conf->max_srq,
+					     conf->max_mr };
+
+	if (atomic_fetch_add(&ctx->made[what], 1) < most[what])
+		return 0;
+	fab_object_drop(context, what);
+	return (int)conf->limit_errno;
+}
+
+void fab_object_drop(struct ibv_context *context, enum fab_object what)
+{
+	atomic_fetch_sub(&fab_context_of(context)->made[what], 1);
+}
+
 static void fill_device(uint32_t dev, struct ibv_device_attr *attr)
 {
 	const struct fab_dev_conf *conf = fab_dev_conf(dev);
@@ -24,9 +42,9 @@ static void fill_device(uint32_t dev, struct ibv_device_attr *attr)
 		.max_qp = (int)conf->max_qp,
 		.max_qp_wr = (int)conf->max_qp_wr,
 		.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID,
-		.max_sge = FAB_SGE_MAX,
-		.max_sge_rd = FAB_SGE_MAX,
-		.max_cq = 1 << 20,
+		.max_sge = (int)conf->max_sge,
+		.max_sge_rd = (int)conf->max_sge,
+		.max_cq = (int)conf->max_cq,
 		.max_cqe = (int)conf->max_cqe,
 		.max_mr = (int)conf->max_mr,
 		.max_pd = 1 << 20,
@@ -36,7 +54,7 @@ static void fill_device(uint32_t dev, struct ibv_device_attr *attr)
 		.atomic_cap = conf->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE,
 		.max_srq = (int)conf->max_srq,
 		.max_srq_wr = conf->max_srq ? (int)conf->max_srq_wr : 0,
-		.max_srq_sge = conf->max_srq ? FAB_SGE_MAX : 0,
+		.max_srq_sge = conf->max_srq ? (int)conf->max_sge : 0,
 		.max_pkeys = (uint16_t)conf->pkeys,
 		.phys_port_cnt = 1,
 	};

@@ -133,16 +133,17 @@ FAB_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *ibpd, struct ibv_srq_in
 	if (!err && !fab_dev_conf(dev)->max_srq)
 		err = EOPNOTSUPP;
 	if (!err && (!attr->attr.max_wr || attr->attr.max_wr > fab_dev_conf(dev)->max_srq_wr ||
-		     attr->attr.max_sge > FAB_SGE_MAX))
+		     attr->attr.max_sge > fab_dev_conf(dev)->max_sge))
 		err = EINVAL;
+	if (!err)
+		err = fab_object_take(ibpd->context, FAB_OBJECT_SRQ);
 	if (err) {
 		errno = err;
 		return NULL;
 	}
 	srq = calloc(1, sizeof(*srq));
-	if (!srq)
-		return NULL;
-	if (fab_rq_init(&srq->rq, attr->attr.max_wr, attr->attr.max_sge) < 0) {
+	if (!srq || fab_rq_init(&srq->rq, attr->attr.max_wr, attr->attr.max_sge) < 0) {
+		fab_object_drop(ibpd->context, FAB_OBJECT_SRQ);
 		free(srq);
 		errno = ENOMEM;
 		return NULL;
@@ -168,6 +169,7 @@ FAB_EXPORT int ibv_destroy_srq(struct ibv_srq *ibsrq)
 		return EBUSY;
 	fab_event_cancel(fab_context_of(ibsrq->context), ibsrq);
 	atomic_fetch_sub(&pd->objects, 1);
+	fab_object_drop(ibsrq->context, FAB_OBJECT_SRQ);
 	fab_rq_fini(&srq->rq);
 	(void)pthread_mutex_destroy(&ibsrq->mutex);
 	(void)pthread_cond_destroy(&ibsrq->cond);

@@ -401,7 +401,8 @@ static void judge(const struct fault *fault, const struct outcome *clean)
 		complain(fault, "the peer wasn't told the cause");
 	if (peer->first.count != 1)
 		complain(fault, "the peer says it in %u lines", peer->first.count);
-	if (mine->result != ncclSystemError && mine->result != ncclRemoteError)
+	if (mine->result != ncclSystemError &&
+	    (mine->result != ncclRemoteError || fault->which >= HOOK_QUERY_PORT))
 		complain(fault, "result %d", mine->result);
 	if (peer->call && peer->result != ncclRemoteError)
 		complain(fault, "the peer's result is %d", peer->result);
@@ -445,12 +446,12 @@ static const struct row {
 	{ "calls", HOOK_MEMFD, { EMFILE, ENOSYS } },
 	{ "calls", HOOK_IOCTL, { ENOMEM } },
 	{ "calls", HOOK_GETRANDOM, { EINTR } },
-	{ "verbs", HOOK_QUERY_PORT, { EIO } },
-	{ "verbs", HOOK_REG_MR, { ENOMEM } },
-	{ "verbs", HOOK_CREATE_CQ, { ENOMEM } },
-	{ "verbs", HOOK_CREATE_SRQ, { ENOMEM } },
-	{ "verbs", HOOK_CREATE_QP, { ENOMEM } },
-	{ "verbs", HOOK_MODIFY_QP, { EIO } },
+	{ "verbs", HOOK_QUERY_PORT, { EIO, EINVAL } },
+	{ "verbs", HOOK_REG_MR, { ENOMEM, EREMOTEIO } },
+	{ "verbs", HOOK_CREATE_CQ, { ENOMEM, EINVAL } },
+	{ "verbs", HOOK_CREATE_SRQ, { ENOMEM, EINVAL } },
+	{ "verbs", HOOK_CREATE_QP, { ENOMEM, ETIMEDOUT } },
+	{ "verbs", HOOK_MODIFY_QP, { EIO, EINVAL } },
 	{ "verbs", HOOK_POST_SEND, { EIO } },
 	{ "verbs", HOOK_POLL_CQ, { EIO } },
 	{ "verbs", HOOK_DEREG_MR, { EIO } },

@@ -111,6 +111,58 @@ static void plain_device(struct side *s)
 	pair_close(&p);
 }
 
+static const char limits_config[] =
+	"[fabric]\nname = limits\n[device sup]\nmax_qp = 3\nmax_cq = 3\nmax_srq = 2\nmax_mr = 3\n"
+	"max_sge = 2\nmax_qp_wr = 700\nmax_srq_wr = 5\nmax_cqe = 1200\nlimit_errno = 11\n"
+	"[node 1]\nsup.address = 10.9.1.1\n[node 2]\nsup.address = 10.9.1.2\n";
+
+/* Makes as many as there is room for, wants EAGAIN for the next one, and room again after one went. */
+#define EXHAUST(type, most, make, destroy)                                                         \
+	do {                                                                                       \
+		type *made[8] = { NULL };                                                          \
+		unsigned int n = 0;                                                                \
+		while (n < 8 && (made[n] = (make)))                                                \
+			n++;                                                                       \
+		require(n == (most) && errno == EAGAIN, "so many " #type);                         \
+		require(destroy(made[0]) == 0 && (made[0] = (make)), "and one for one " #type);    \
+		while (n--)                                                                        \
+			require(destroy(made[n]) == 0, "which go");                                \
+	} while (0)
+
+/* Of each kind of object as many as configured, and no queue that is longer. */
+static void limits(struct side *s)
+{
+	struct ibv_srq_init_attr srq = { .attr = { .max_wr = 5, .max_sge = 2 } };
+	struct pair_options options = { 0 };
+	struct ibv_qp_init_attr qp = { 0 };
+	struct ibv_device_attr attr;
+	static char word[8];
+	struct pair p;
+
+	pair_open(s, &p, &options);
+	require(ibv_query_device(s->ctx, &attr) == 0 && attr.max_qp == 3 && attr.max_cq == 3 &&
+			attr.max_srq == 2 && attr.max_mr == 3 && attr.max_sge == 2 &&
+			attr.max_srq_sge == 2,
+		"what the device tells");
+	qp = (struct ibv_qp_init_attr){ .send_cq = p.send_cq,
+					.recv_cq = p.recv_cq,
+					.qp_type = IBV_QPT_RC,
+					.cap = { 700, 700, 2, 2, 0 } };
+	EXHAUST(struct ibv_qp, 2, ibv_create_qp(s->pd, &qp), ibv_destroy_qp);
+	EXHAUST(struct ibv_cq, 1, ibv_create_cq(s->ctx, 1200, NULL, NULL, 0), ibv_destroy_cq);
+	EXHAUST(struct ibv_srq, 2, ibv_create_srq(s->pd, &srq), ibv_destroy_srq);
+	EXHAUST(struct ibv_mr, 2, ibv_reg_mr(s->pd, word, sizeof(word), 0), ibv_dereg_mr);
+	qp.cap.max_send_sge = 3;
+	require(!ibv_create_qp(s->pd, &qp) && errno == EINVAL, "no three pieces");
+	qp.cap = (struct ibv_qp_cap){ 701, 1, 1, 1, 0 };
+	require(!ibv_create_qp(s->pd, &qp) && errno == EINVAL, "no longer queue");
+	require(!ibv_create_cq(s->ctx, 1201, NULL, NULL, 0) && errno == EINVAL, "nor a CQ's");
+	srq.attr.max_wr = 6;
+	require(!ibv_create_srq(s->pd, &srq) && errno == EINVAL, "nor a shared one");
+	sync_ends(s);
+	pair_close(&p);
+}
+
 static const char inline_config[] =
 	"[fabric]\nname = inline\n[device sup]\nmax_inline = 220\ninline_step = 64\n"
 	"[node 1]\nsup.address = 10.9.1.1\n[node 2]\nsup.address = 10.9.1.2\n";
@@ -140,6 +192,7 @@ static void inline_sizes(struct side *s)
 
 const struct fault_case feature_cases[] = {
 	{ .name = "inline-sizes", .run = inline_sizes, .config = inline_config },
+	{ .name = "limits", .run = limits, .config = limits_config },
 	{ .name = "partitions", .run = partitions, .config = partitions_config },
 	{ .name = "plain-device", .run = plain_device, .config = plain_config },
 	{ 0 },

@@ -105,6 +105,9 @@ int mpib_verbs_query_device(struct ibv_context *ctx, struct ibv_device_attr *ret
 	memset(ret, 0, sizeof(*ret));
 	ret->node_guid = 1 + (uint64_t)(ctx->device - fake.device);
 	ret->max_qp = 4096;
+	ret->max_sge = 30;
+	ret->max_cq = 4096;
+	ret->max_mr = 65536;
 	ret->max_srq_wr = 8192;
 	ret->max_srq = limits.max_srq;
 	ret->max_qp_wr = limits.max_qp_wr;

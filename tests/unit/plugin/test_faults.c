@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "common/macros.h"
 #include "tests/unit/plugin/fake_verbs.h"
@@ -173,6 +174,55 @@ static void test_each_verb_fails_once(void **state)
 	assert_true(tried > 100);
 }
 
+/* Whatever number a verb gives, it is this host's error: not the caller's, nor the peer's. */
+static void test_a_verb_is_no_argument(void **state)
+{
+	static const int errors[] = { EINVAL, ETIMEDOUT, EPROTO, EREMOTEIO, EBADR, EBADRQC };
+	static const enum fake_verb verbs[] = { FAKE_LIST, FAKE_OPEN, FAKE_QUERY_DEVICE,
+						FAKE_QUERY_PORT, FAKE_ALLOC_PD };
+
+	(void)state;
+	for (size_t v = 0; v < MPIB_ARRAY_SIZE(verbs); v++)
+		for (size_t k = 0; k < MPIB_ARRAY_SIZE(errors); k++) {
+			void *ctx = NULL;
+
+			test_log_clear();
+			fake_fail(verbs[v], 0, errors[k]);
+			assert_int_equal(mpib_entry_init(&ctx, NULL, test_logger), ncclSystemError);
+			assert_logged(strerror(errors[k]));
+		}
+	fake_fail(FAKE_LIST, 0, 0);
+}
+
+/* A registration, and what undoes it. */
+static void test_registering_is_no_argument(void **state)
+{
+	static const int errors[] = { EINVAL, ETIMEDOUT, EPROTO, EREMOTEIO, EBADR, EBADRQC };
+	static char buffer[4096];
+	struct pair p;
+	void *mr = NULL;
+
+	(void)state;
+	(void)setenv("MPIB_IB_PCI_RELAXED_ORDERING", "0", 1);
+	assert_int_equal(pair_open(&p, test_logger, 0), ncclSuccess);
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(errors); k++) {
+		fake_fail(FAKE_REG_MR, 0, errors[k]);
+		assert_int_equal(
+			mpib_entry_reg_mr(p.send, buffer, sizeof(buffer), NCCL_PTR_HOST, &mr),
+			ncclSystemError);
+		fake_fail(FAKE_DEREG_MR, 0, errors[k]);
+		assert_int_equal(
+			mpib_entry_reg_mr(p.send, buffer, sizeof(buffer), NCCL_PTR_HOST, &mr),
+			ncclSuccess);
+		assert_int_equal(mpib_entry_dereg_mr(p.send, mr), ncclSystemError);
+	}
+	fake_fail(FAKE_LIST, 0, 0);
+	assert_int_equal(mpib_entry_reg_mr(p.send, buffer, 0, NCCL_PTR_HOST, &mr),
+			 ncclInvalidArgument);
+	pair_close(&p);
+	(void)unsetenv("MPIB_IB_PCI_RELAXED_ORDERING");
+}
+
 static void test_each_allocation_fails_once(void **state)
 {
 	const unsigned int files = open_files();
@@ -207,6 +257,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_each_verb_fails_once, set_up),
+		cmocka_unit_test_setup(test_a_verb_is_no_argument, set_up),
+		cmocka_unit_test_setup(test_registering_is_no_argument, set_up),
 		cmocka_unit_test_setup(test_each_allocation_fails_once, set_up),
 	};
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "plugin/base/result.h"
 #include "plugin/verbs/device.h"
 #include "plugin/verbs/mr.h"
 #include "tests/unit/plugin/fake_verbs.h"
@@ -205,9 +206,12 @@ static void test_bad_arguments(void **state)
 	struct mpib_mr *mr = NULL;
 
 	(void)state;
-	assert_int_equal(mpib_mr_new(dev, BOTH, area, 0, MPIB_MR_ACCESS, &mr), -EINVAL);
-	assert_int_equal(mpib_mr_new(dev, BOTH, area, SIZE_MAX, MPIB_MR_ACCESS, &mr), -EINVAL);
-	assert_int_equal(mpib_mr_new_dmabuf(dev, BOTH, area, PAGE, 0, -1, false, &mr), -EINVAL);
+	assert_int_equal(mpib_mr_new(dev, BOTH, area, 0, MPIB_MR_ACCESS, &mr),
+			 -MPIB_EARGUMENT);
+	assert_int_equal(mpib_mr_new(dev, BOTH, area, SIZE_MAX, MPIB_MR_ACCESS, &mr),
+			 -MPIB_EARGUMENT);
+	assert_int_equal(mpib_mr_new_dmabuf(dev, BOTH, area, PAGE, 0, -1, false, &mr),
+			 -MPIB_EARGUMENT);
 	assert_null(mr);
 	assert_int_equal(fake_live_mrs(), 0);
 }

@@ -98,7 +98,8 @@ static void test_results(void **state)
 	} rows[] = {
 		{ 0, ncclSuccess },
 		{ 1, ncclSuccess },
-		{ -EINVAL, ncclInvalidArgument },
+		{ -MPIB_EARGUMENT, ncclInvalidArgument },
+		{ -EINVAL, ncclSystemError }, /* a verb, a system call */
 		{ -MPIB_EUSAGE, ncclInvalidUsage },
 		{ -MPIB_EINTERNAL, ncclInternalError },
 		{ -EREMOTEIO, ncclRemoteError },
