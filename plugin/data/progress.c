@@ -16,7 +16,8 @@
 #include "plugin/data/send.h"
 
 /* A chain's last request: its row may be done on this rail. */
-static void chain_completion(struct mpib_comm *comm, unsigned int rail, uint64_t id)
+static mpib_always_inline void chain_completion(struct mpib_comm *comm, unsigned int rail,
+						uint64_t id)
 {
 	struct mpib_request *req = &comm->pool.requests[MPIB_WR_INDEX(id)];
 
@@ -26,6 +27,28 @@ static void chain_completion(struct mpib_comm *comm, unsigned int rail, uint64_t
 			req->remaining = 0;
 }
 
+/* From a completion in error on. One that fails nothing, since its cause is still to come, takes
+ * nothing from those behind it: they may be of other QPs. */
+static __attribute__((cold, noinline)) int bad_completions(struct mpib_comm *comm,
+							   unsigned int rail,
+							   const struct ibv_wc *wc,
+							   const struct ibv_wc *end)
+{
+	for (; wc < end; wc++) {
+		int r = 0;
+
+		if (wc->status != IBV_WC_SUCCESS)
+			r = mpib_comm_bad_completion(comm, rail, wc);
+		else if (wc->wr_id & MPIB_WR_CHAIN)
+			chain_completion(comm, rail, wc->wr_id);
+		else
+			comm->pool.requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 static int send_completed(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc, int n)
 {
 	struct mpib_request *requests = comm->pool.requests;
@@ -33,7 +56,7 @@ static int send_completed(struct mpib_comm *comm, unsigned int rail, const struc
 	comm->polled[rail] -= (unsigned int)n;
 	for (const struct ibv_wc *end = wc + n; wc < end; wc++) {
 		if (mpib_unlikely(wc->status != IBV_WC_SUCCESS))
-			return mpib_comm_bad_completion(comm, rail, wc);
+			return bad_completions(comm, rail, wc, end);
 		if (mpib_likely(!(wc->wr_id & MPIB_WR_CHAIN)))
 			requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
 		else
