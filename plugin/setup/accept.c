@@ -24,6 +24,7 @@ static int accept_fail(struct mpib_listener *listener, int error, uint16_t answe
 	mpib_comm_free(listener->comm);
 	listener->comm = NULL;
 	mpib_listener_fail(listener, error, answer, cause);
+	listener->told = true;
 	return error;
 }
 
@@ -201,24 +202,26 @@ static int finish(struct mpib_listener *listener, struct mpib_comm **ret)
 			       : 0;
 	*ret = listener->comm;
 	listener->comm = NULL;
-	mpib_listener_fail(listener, -EINVAL, MPIB_FRAME_REFUSE,
-			   "the listener has served its connection: one listener, one accept");
+	mpib_listener_next(listener);
 	return 0;
 }
 
 int mpib_accept(struct mpib_listener *listener, struct mpib_comm **ret)
 {
-	enum accept_state state = mpib_listener_state(listener);
 	int r = 0;
 
 	*ret = NULL;
-	if (state == ACCEPT_WAIT_HELLO)
+	if (mpib_listener_state(listener) == ACCEPT_WAIT_HELLO)
 		return 0;
-	if (state == ACCEPT_FAILED) { /* found by the helper thread, or by an earlier call */
+	/* Found by the helper thread, or by an earlier call. */
+	while (mpib_listener_state(listener) == ACCEPT_FAILED) {
+		if (mpib_listener_again(listener))
+			continue;
 		MPIB_WARN("listener %s: %s", listener->address, listener->cause);
+		listener->told = true;
 		return listener->error;
 	}
-	if (state == ACCEPT_HAVE_PEER)
+	if (mpib_listener_state(listener) == ACCEPT_HAVE_PEER)
 		r = have_peer(listener);
 	if (r == 0 && mpib_listener_state(listener) == ACCEPT_WAIT_CONNECT)
 		r = wait_connect(listener);

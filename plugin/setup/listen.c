@@ -2,7 +2,8 @@
 /*
  * The accepting side. The helper thread takes TCP connections, greets them and waits for a HELLO
  * with the listener's nonce; whoever has none in time is a stranger and dropped, without delay to
- * the peer that is expected. accept() goes on from there (accept.c).
+ * the peer that is expected. accept() goes on from there (accept.c). Peers that come meanwhile wait
+ * for their turn, in the order of their HELLOs.
  */
 #include "plugin/setup/connect.h"
 
@@ -29,6 +30,8 @@
 /* A peer says HELLO in the connect call after the one that found TCP up, which a busy process may
  * make late. Those who wait here delay nobody. */
 #define CANDIDATE_WAIT_MS 60000
+/* How long a peer waits after a failed accept for another one, before it is told the cause. */
+#define AGAIN_MS 300
 
 struct candidate {
 	struct mpib_listener *listener;
@@ -36,7 +39,12 @@ struct candidate {
 	struct mpib_watch_item watch;
 	uint64_t since_ms;
 	bool greeted;
-	bool proven; /* it has the nonce: the peer, whom a later answer concerns */
+	uint64_t turn; /* it has the nonce, and came as the so many'th peer; 0: not yet */
+	struct mpib_peer hello;
+	/* Why no connection can come of it, or 0; it is gone then. */
+	int error;
+	uint16_t answer;
+	char cause[MPIB_TEXT_MAX + 1];
 	struct candidate *next;
 };
 
@@ -68,66 +76,86 @@ static void drop_stranger(struct candidate *candidate, const char *why)
 	candidate_free(listener, candidate);
 }
 
-/* Others are of no interest once the peer is there. One that proved to be the peer, too, is the
- * peer that tries again, and waits for what becomes of the first try. */
-static void drop_others(struct mpib_listener *listener)
-{
-	struct candidate *next;
-
-	for (struct candidate *c = listener->candidates; c; c = next) {
-		next = c->next;
-		if (!c->proven)
-			candidate_free(listener, c);
-	}
-}
-
-static void answer(struct candidate *candidate)
-{
-	struct mpib_listener *listener = candidate->listener;
-
-	mpib_ctl_send_text(&candidate->ctl, listener->answer, listener->cause);
-	candidate_free(listener, candidate);
-}
-
 void mpib_listener_fail(struct mpib_listener *listener, int error, uint16_t type, const char *cause)
 {
-	struct candidate *next;
-
 	mpib_watch_lock();
 	listener->error = error;
 	listener->answer = type;
+	listener->told = false;
+	listener->failed_ms = mpib_now_ms();
 	(void)snprintf(listener->cause, sizeof(listener->cause), "%s", cause);
 	mpib_listener_set_state(listener, ACCEPT_FAILED);
-	for (struct candidate *c = listener->candidates; c; c = next) {
-		next = c->next;
-		if (c->proven)
-			answer(c);
-	}
 	mpib_watch_unlock();
 }
 
-/* The expected peer, but no connection can come of it: accept() says so. */
-static void refused(struct mpib_listener *listener, int error, uint16_t type, const char *text)
-{
-	mpib_listener_fail(listener, error, type, text);
-	drop_others(listener);
-}
-
-static void take_peer(struct candidate *candidate, const struct mpib_peer *hello)
+static void take_peer(struct candidate *candidate)
 {
 	struct mpib_listener *listener = candidate->listener;
 
-	listener->hello = *hello;
+	listener->hello = candidate->hello;
 	listener->ctl = candidate->ctl;
 	candidate->ctl.fd = -1;
-	mpib_watch_del(&candidate->watch);
 	candidate_free(listener, candidate);
-	drop_others(listener);
 	mpib_listener_set_state(listener, ACCEPT_HAVE_PEER);
 }
 
+static struct candidate *first_peer(const struct mpib_listener *listener)
+{
+	struct candidate *first = NULL;
+
+	for (struct candidate *c = listener->candidates; c; c = c->next)
+		if (c->turn && (!first || c->turn < first->turn))
+			first = c;
+	return first;
+}
+
+/* The next peer is accept()'s, where accept() has none. */
+static void serve(struct mpib_listener *listener)
+{
+	struct candidate *first = first_peer(listener);
+
+	if (!first || mpib_listener_state(listener) != ACCEPT_WAIT_HELLO)
+		return;
+	if (!first->error) {
+		take_peer(first);
+		return;
+	}
+	mpib_listener_fail(listener, first->error, first->answer, first->cause);
+	candidate_free(listener, first);
+}
+
+void mpib_listener_next(struct mpib_listener *listener)
+{
+	mpib_watch_lock();
+	mpib_listener_set_state(listener, ACCEPT_WAIT_HELLO);
+	serve(listener);
+	mpib_watch_unlock();
+}
+
+bool mpib_listener_again(struct mpib_listener *listener)
+{
+	bool came;
+
+	mpib_watch_lock();
+	came = listener->told && first_peer(listener);
+	if (came)
+		mpib_listener_next(listener);
+	mpib_watch_unlock();
+	return came;
+}
+
+/* The expected peer, but no connection can come of it: accept() says so in its turn. */
+static void refuse(struct candidate *candidate, int error, uint16_t type, const char *text)
+{
+	candidate->error = error;
+	candidate->answer = type;
+	(void)snprintf(candidate->cause, sizeof(candidate->cause), "%s", text);
+	mpib_watch_del(&candidate->watch);
+	mpib_ctl_close(&candidate->ctl);
+}
+
 /* The peer says that it gave up. */
-static void peer_gave_up(struct mpib_listener *listener, const struct mpib_frame *frame)
+static void peer_gave_up(struct candidate *candidate, const struct mpib_frame *frame)
 {
 	bool failed = frame->type == MPIB_FRAME_FAIL;
 	char reason[MPIB_TEXT_MAX + 1], text[MPIB_TEXT_MAX + 1];
@@ -135,24 +163,20 @@ static void peer_gave_up(struct mpib_listener *listener, const struct mpib_frame
 	mpib_text_decode(frame->payload + 8, frame->payload_len - 8, reason);
 	(void)snprintf(text, sizeof(text), "%s%.370s",
 		       failed ? "" : "the connecting peer refused: ", reason);
-	refused(listener, failed ? -ECONNABORTED : -MPIB_EUSAGE, frame->type, text);
+	refuse(candidate, failed ? -ECONNABORTED : -MPIB_EUSAGE, frame->type, text);
 }
 
-/* The peer again, while or after something came of its first try. */
-static void peer_again(struct candidate *candidate)
+static void refuse_hello(struct candidate *candidate, const char *text)
 {
-	candidate->proven = true;
-	mpib_watch_del(&candidate->watch);
-	if (mpib_listener_state(candidate->listener) == ACCEPT_FAILED)
-		answer(candidate);
+	mpib_ctl_send_text(&candidate->ctl, MPIB_FRAME_REFUSE, text);
+	refuse(candidate, -MPIB_EUSAGE, MPIB_FRAME_REFUSE, text);
 }
 
-/* One frame from somebody; the candidate is gone or not watched any more afterwards. */
+/* The first frame from somebody. */
 static void on_frame(struct candidate *candidate, const struct mpib_frame *frame)
 {
 	struct mpib_listener *listener = candidate->listener;
 	char text[MPIB_TEXT_MAX + 1];
-	struct mpib_peer hello;
 	uint64_t nonce = 0;
 	size_t used;
 
@@ -164,24 +188,21 @@ static void on_frame(struct candidate *candidate, const struct mpib_frame *frame
 		return;
 	}
 
-	if (mpib_listener_state(listener) != ACCEPT_WAIT_HELLO) {
-		peer_again(candidate);
-	} else if (frame->type != MPIB_FRAME_HELLO) {
-		peer_gave_up(listener, frame);
+	candidate->turn = ++listener->turns;
+	candidate->since_ms = mpib_now_ms();
+	if (frame->type != MPIB_FRAME_HELLO) {
+		peer_gave_up(candidate, frame);
 	} else if (frame->version != MPIB_WIRE_VERSION) {
 		(void)snprintf(text, sizeof(text),
 			       "wire version differs: %u on the accepting side, %u on the "
 			       "connecting side: install the same MPIB on every node",
 			       MPIB_WIRE_VERSION, frame->version);
-		candidate->proven = true;
-		refused(listener, -MPIB_EUSAGE, MPIB_FRAME_REFUSE, text);
-	} else if (mpib_peer_decode(frame->payload, frame->payload_len, &hello, &used) < 0) {
-		(void)snprintf(text, sizeof(text), "the connecting peer's settings can't be read");
-		candidate->proven = true;
-		refused(listener, -MPIB_EUSAGE, MPIB_FRAME_REFUSE, text);
-	} else {
-		take_peer(candidate, &hello);
+		refuse_hello(candidate, text);
+	} else if (mpib_peer_decode(frame->payload, frame->payload_len, &candidate->hello, &used) <
+		   0) {
+		refuse_hello(candidate, "the connecting peer's settings can't be read");
 	}
+	serve(listener);
 }
 
 static void on_candidate(struct mpib_watch_item *item, uint32_t events)
@@ -192,7 +213,9 @@ static void on_candidate(struct mpib_watch_item *item, uint32_t events)
 
 	(void)events;
 	r = mpib_ctl_recv(&candidate->ctl, &frame);
-	if (r > 0)
+	if (r != 0 && candidate->turn)
+		candidate_free(candidate->listener, candidate); /* it waits no longer */
+	else if (r > 0)
 		on_frame(candidate, &frame);
 	else if (r < 0)
 		drop_stranger(candidate, r == -EBADMSG ? "another protocol" : "closed early");
@@ -204,7 +227,8 @@ static void make_room(struct mpib_listener *listener)
 	unsigned int n = 0;
 
 	for (struct candidate *c = listener->candidates; c; c = c->next) {
-		oldest = c;
+		if (!c->turn || oldest->turn)
+			oldest = c;
 		n++;
 	}
 	if (n >= CANDIDATES_MAX)
@@ -223,7 +247,7 @@ static void greet(struct candidate *candidate)
 	}
 	if (mpib_ctl_flush(&candidate->ctl) < 0)
 		candidate_free(candidate->listener, candidate);
-	else if (!candidate->watch.id && !candidate->proven)
+	else if (!candidate->watch.id)
 		(void)mpib_watch_add(&candidate->watch, EPOLLIN);
 }
 
@@ -277,6 +301,18 @@ static void on_listener(struct mpib_watch_item *item, uint32_t events)
 	}
 }
 
+/* A peer behind one that failed, and nobody calls accept() any more: it gets the same cause. */
+static void tell_waiting(struct candidate *candidate, uint64_t now_ms)
+{
+	struct mpib_listener *listener = candidate->listener;
+
+	if (mpib_listener_state(listener) != ACCEPT_FAILED || candidate->error ||
+	    now_ms < candidate->since_ms + AGAIN_MS || now_ms < listener->failed_ms + AGAIN_MS)
+		return;
+	mpib_ctl_send_text(&candidate->ctl, listener->answer, listener->cause);
+	candidate_free(listener, candidate);
+}
+
 static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 {
 	struct mpib_listener *listener = mpib_container_of(tick, struct mpib_listener, tick);
@@ -284,7 +320,9 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 
 	for (struct candidate *c = listener->candidates; c; c = next) {
 		next = c->next;
-		if (now_ms - c->since_ms > CANDIDATE_WAIT_MS)
+		if (c->turn)
+			tell_waiting(c, now_ms);
+		else if (now_ms - c->since_ms > CANDIDATE_WAIT_MS)
 			drop_stranger(c, "silent");
 		else
 			greet(c);

@@ -16,7 +16,7 @@ enum accept_state {
 	ACCEPT_WAIT_CONNECT, /* our ACCEPT is out */
 	ACCEPT_WAIT_AGENT,   /* QPs are up; the agent must answer before READY goes out */
 	ACCEPT_FLUSH,	     /* READY is on its way */
-	ACCEPT_FAILED,	     /* error */
+	ACCEPT_FAILED,	     /* error; another peer may come */
 };
 
 struct mpib_listener {
@@ -31,7 +31,10 @@ struct mpib_listener {
 	bool paused; /* out of descriptors or memory: not watched until the next tick */
 	bool logged_paused, logged_stranger;
 	struct candidate *candidates;  /* newest first */
-	int error;		       /* with ACCEPT_FAILED, as the next two */
+	uint64_t turns;		       /* peers that came */
+	int error;		       /* with ACCEPT_FAILED, as the next four */
+	bool told;		       /* accept() has returned it */
+	uint64_t failed_ms;
 	uint16_t answer;	       /* frame type for a peer that comes again: REFUSE or FAIL */
 	char cause[MPIB_TEXT_MAX + 1]; /* its text, and what accept() says when asked again */
 	struct mpib_ctl ctl;
@@ -47,10 +50,17 @@ struct mpib_listener {
 	struct mpib_listener *next, **link; /* all of the process, under the watch lock */
 };
 
-/* No connection will come of the listener: accept() gives @error from now on, and a peer that
- * comes, or comes again, is answered @cause in a frame of type @type. */
+/* No connection comes of this peer: accept() gives @error until another one has come, and one that
+ * comes while nobody calls accept() is answered @cause in a frame of type @type. */
 void mpib_listener_fail(struct mpib_listener *listener, int error, uint16_t type,
 			const char *cause);
+
+/* accept() is done with a peer, one way or the other: the next one has its turn. */
+void mpib_listener_next(struct mpib_listener *listener);
+
+/* The same with ACCEPT_FAILED, where accept() has told of it and another peer has come; else
+ * false. */
+bool mpib_listener_again(struct mpib_listener *listener);
 
 static inline enum accept_state mpib_listener_state(struct mpib_listener *listener)
 {
