@@ -46,7 +46,6 @@ void mpib_log_forget(void)
 const char *mpib_log_explain(const char *subject, int error)
 {
 	if (!first_warning[0])
-		MPIB_WARN("%s: %s", subject,
-			  strerror(error == -MPIB_EARGUMENT ? EINVAL : -error));
+		MPIB_WARN("%s: %s", subject, strerror(error == -MPIB_EARGUMENT ? EINVAL : -error));
 	return first_warning + strlen(MPIB_LOG_PREFIX);
 }

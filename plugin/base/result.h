@@ -7,8 +7,8 @@
 
 #include "plugin/base/nccl_abi.h"
 
-/* What NCCL gave can't be: the caller's mistake. Not EINVAL, which verbs and system calls return for
- * reasons of their own. */
+/* What NCCL gave can't be: the caller's mistake. Not EINVAL, which verbs and system calls return
+ * for reasons of their own. */
 #define MPIB_EARGUMENT EBADRQC
 /* The user's environment is wrong (a setting, a missing device, two ends that differ). */
 #define MPIB_EUSAGE EBADR

@@ -83,7 +83,8 @@ int mpib_limit_check(const struct mpib_hca *hca, const struct mpib_env *env)
 		const char *setting; /* that needs less where it is lower */
 	} rows[] = {
 		{ "max_srq", "shared receive queues", hca->attr.max_srq, 1, NULL },
-		{ "max_srq_wr", "entries of a shared receive queue", hca->attr.max_srq_wr, 1, NULL },
+		{ "max_srq_wr", "entries of a shared receive queue", hca->attr.max_srq_wr, 1,
+		  NULL },
 		{ "max_qp", "queue pairs", hca->attr.max_qp, qps, fewer },
 		{ "max_qp_wr", "requests in a queue", hca->attr.max_qp_wr, MPIB_SQ_DEPTH, NULL },
 		{ "max_sge", "pieces of a request", hca->attr.max_sge, 1, NULL },

@@ -11,8 +11,8 @@ enum mpib_object { MPIB_OBJECT_QP, MPIB_OBJECT_CQ, MPIB_OBJECT_SRQ, MPIB_OBJECT_
 #define MPIB_ADVICE_MAX 384
 
 /* Where a verb that makes one of @what fails with @r: what may have run out (the process's locked
- * memory, the device's objects), how much of it there is, and what to do. "" where that can't be the
- * cause. Returns @buf. */
+ * memory, the device's objects), how much of it there is, and what to do. "" where that can't be
+ * the cause. Returns @buf. */
 const char *mpib_limit_advice(const struct mpib_hca *hca, enum mpib_object what, int r,
 			      char buf[MPIB_ADVICE_MAX]);
 

@@ -94,7 +94,8 @@ int mpib_srq_get(struct mpib_hca *hca, struct ibv_srq **ret)
 	(void)pthread_mutex_unlock(&hca->srq_lock);
 	if (r < 0 && !mpib_hca_failed(hca))
 		MPIB_WARN("%s rail %s: no shared receive queue: %s%s", mpib_rail_name(hca->rail),
-			  hca->name, strerror(-r), mpib_limit_advice(hca, MPIB_OBJECT_SRQ, r, advice));
+			  hca->name, strerror(-r),
+			  mpib_limit_advice(hca, MPIB_OBJECT_SRQ, r, advice));
 	return r < 0 ? mpib_error_of_host(r) : 0;
 }
 

@@ -48,7 +48,7 @@ struct fab_device {
 enum fab_object { FAB_OBJECT_QP, FAB_OBJECT_CQ, FAB_OBJECT_SRQ, FAB_OBJECT_MR, FAB_OBJECTS };
 
 struct fab_context {
-	uint32_t dev;		      /* index in fab_config.dev */
+	uint32_t dev; /* index in fab_config.dev */
 	_Atomic uint32_t made[FAB_OBJECTS];
 	LIST_ENTRY(fab_context) node; /* engine lock */
 	pthread_mutex_t event_lock;

@@ -70,9 +70,8 @@ static void qp_free(struct fab_qp *qp)
 /* Gives the QP a number that wasn't used for as long as possible. Engine lock. */
 static int number_qp(struct fab_qp *qp)
 {
-	int err = fab.qp_count >= FAB_QP_INDEXES
-			  ? ENOMEM
-			  : fab_object_take(qp->qp.context, FAB_OBJECT_QP);
+	int err = fab.qp_count >= FAB_QP_INDEXES ? ENOMEM
+						 : fab_object_take(qp->qp.context, FAB_OBJECT_QP);
 
 	if (err)
 		return -err;

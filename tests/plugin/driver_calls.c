@@ -221,7 +221,7 @@ static void hostile_handle(void)
 	library_close();
 }
 
-/* A handle is good for one connection. The second try ends by itself and hurts nobody. */
+/* A handle is good while its listener is there, whatever state of a first connection is in it. */
 static void handle_reuse(void)
 {
 	struct mpib_nccl_device_handle *device = NULL;

@@ -100,10 +100,10 @@ static ncclResult_t step(const struct order *order)
 	struct mpib_nccl_device_handle *device = NULL;
 
 	self.sends[order->at] = order->task == TASK_CONNECT || order->task == TASK_CONNECT_ONCE;
-	return self.sends[order->at] ? self.net->connect(self.context, 0, self.handle[order->at],
-							 &self.conn[order->at], &device)
-				     : self.net->accept(self.listener, &self.conn[order->at],
-							&device);
+	return self.sends[order->at]
+		       ? self.net->connect(self.context, 0, self.handle[order->at],
+					   &self.conn[order->at], &device)
+		       : self.net->accept(self.listener, &self.conn[order->at], &device);
 }
 
 static ncclResult_t make(const struct order *order)

@@ -13,15 +13,15 @@
 #define FAR_MESSAGE 20000 /* bytes */
 
 enum task {
-	TASK_LISTEN,	  /* the answer has the handle */
-	TASK_CONNECT,	  /* until there is a connection or an error */
-	TASK_ACCEPT,	  /* the same */
-	TASK_ACCEPT_NEXT, /* the same, but errors of peers before are passed over */
+	TASK_LISTEN,	   /* the answer has the handle */
+	TASK_CONNECT,	   /* until there is a connection or an error */
+	TASK_ACCEPT,	   /* the same */
+	TASK_ACCEPT_NEXT,  /* the same, but errors of peers before are passed over */
 	TASK_CONNECT_ONCE, /* one call and no more */
 	TASK_ACCEPT_ONCE,
-	TASK_REGISTER,	  /* a buffer; kept until the connection is closed */
-	TASK_SEND,	  /* a message, with its own registration where there is none */
-	TASK_RECEIVE,	  /* the same; every byte looked at */
+	TASK_REGISTER, /* a buffer; kept until the connection is closed */
+	TASK_SEND,     /* a message, with its own registration where there is none */
+	TASK_RECEIVE,  /* the same; every byte looked at */
 	TASK_CLOSE,
 	TASK_CLOSE_LISTENER,
 	TASK_END, /* finalizes and unloads */
@@ -35,8 +35,8 @@ struct order {
 
 struct answer {
 	ncclResult_t result;
-	bool hung;	/* nothing came of it */
-	bool made;	/* there is a connection at that place */
+	bool hung;	 /* nothing came of it */
+	bool made;	 /* there is a connection at that place */
 	uint64_t end_ms; /* clock_ms() of its end */
 	unsigned int warnings;
 	char said[FAR_TEXT]; /* the warnings of this order, a line each */

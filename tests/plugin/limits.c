@@ -2,10 +2,11 @@
  * limits refused TEXT: the device is refused, in one line with the text.
  */
 /*
- * limits FIT TEXT: the device of node 1 has room for FIT connections, and TEXT is what has to be said
- * of the next one. Node 1 (this process) accepts, then connects; node 2 has room for all.
+ * limits FIT TEXT: the device of node 1 has room for FIT connections, and TEXT is what has to be
+ * said of the next one. Node 1 (this process) accepts, then connects; node 2 has room for all.
  *
- * limits buffers TEXT: the same of buffers: a connection stays as it is where one can't be registered.
+ * limits buffers TEXT: the same of buffers: a connection stays as it is where one can't be
+ * registered.
  */
 #include <string.h>
 

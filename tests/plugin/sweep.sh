@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Each call of a kind fails once, at each place, of one end of a connection between two processes.
+# Each call of a kind fails once, at each place, of one end of a connection between two processes; or of
+# all that one process calls from init to finalize (life).
 # usage: sweep.sh KIND[-with-agent]
 # shellcheck source=tests/plugin/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -12,5 +13,8 @@ case $name in
 	export SWEEP_AGENTS=$agent_dir
 	;;
 esac
-"$SWEEP" "${name%-with-agent}" >"$work/sweep" 2>&1 || die "see what it printed"
+case $name in
+life*) "$SWEEP_LIFE" >"$work/sweep" 2>&1 || die "see what it printed" ;;
+*) "$SWEEP" "${name%-with-agent}" >"$work/sweep" 2>&1 || die "see what it printed" ;;
+esac
 cat "$work/sweep"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/plugin/sweep.h"
+#include "tests/plugin/sweep_impl.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -62,8 +62,7 @@ int hook_live_verbs(void)
 	return atomic_load(&hook.verbs);
 }
 
-/* True, with errno, for the call that has to fail. */
-static bool fails(enum hooked which)
+bool hook_fails(enum hooked which)
 {
 	unsigned int at = atomic_fetch_add(&hook.calls[which], 1);
 
@@ -84,19 +83,19 @@ static void *counted(void *made)
 
 static void *hook_malloc(size_t size)
 {
-	return fails(HOOK_ALLOC) ? NULL : counted(malloc(size));
+	return hook_fails(HOOK_ALLOC) ? NULL : counted(malloc(size));
 }
 
 static void *hook_calloc(size_t count, size_t size)
 {
-	return fails(HOOK_ALLOC) ? NULL : counted(calloc(count, size));
+	return hook_fails(HOOK_ALLOC) ? NULL : counted(calloc(count, size));
 }
 
 static void *hook_realloc(void *old, size_t size)
 {
 	void *grown;
 
-	if (fails(HOOK_ALLOC))
+	if (hook_fails(HOOK_ALLOC))
 		return NULL;
 	grown = realloc(old, size);
 	return old ? grown : counted(grown);
@@ -104,7 +103,7 @@ static void *hook_realloc(void *old, size_t size)
 
 static void *hook_aligned_alloc(size_t align, size_t size)
 {
-	return fails(HOOK_ALLOC) ? NULL : counted(aligned_alloc(align, size));
+	return hook_fails(HOOK_ALLOC) ? NULL : counted(aligned_alloc(align, size));
 }
 
 static void hook_free(void *old)
@@ -117,7 +116,7 @@ static void *hook_mmap(void *addr, size_t len, int prot, int flags, int fd, off_
 {
 	void *made;
 
-	if (fails(HOOK_MMAP))
+	if (hook_fails(HOOK_MMAP))
 		return MAP_FAILED;
 	made = mmap(addr, len, prot, flags, fd, off);
 	atomic_fetch_add(&hook.memory, made != MAP_FAILED);
@@ -132,23 +131,23 @@ static int hook_munmap(void *addr, size_t len)
 
 static int hook_socket(int domain, int type, int protocol)
 {
-	return fails(HOOK_SOCKET) ? -1 : socket(domain, type, protocol);
+	return hook_fails(HOOK_SOCKET) ? -1 : socket(domain, type, protocol);
 }
 
 static int hook_bind(int fd, const struct sockaddr *addr, socklen_t len)
 {
-	return fails(HOOK_BIND) ? -1 : bind(fd, addr, len);
+	return hook_fails(HOOK_BIND) ? -1 : bind(fd, addr, len);
 }
 
 static int hook_listen(int fd, int backlog)
 {
-	return fails(HOOK_LISTEN) ? -1 : listen(fd, backlog);
+	return hook_fails(HOOK_LISTEN) ? -1 : listen(fd, backlog);
 }
 
 /* One that a signal interrupts goes on by itself. */
 static int hook_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
-	if (fails(HOOK_CONNECT)) {
+	if (hook_fails(HOOK_CONNECT)) {
 		if (errno == EINTR) {
 			(void)connect(fd, addr, len);
 			errno = EINTR;
@@ -160,59 +159,59 @@ static int hook_connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 static int hook_accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	return fails(HOOK_ACCEPT4) ? -1 : accept4(fd, addr, len, flags);
+	return hook_fails(HOOK_ACCEPT4) ? -1 : accept4(fd, addr, len, flags);
 }
 
 static int hook_getsockname(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	return fails(HOOK_GETSOCKNAME) ? -1 : getsockname(fd, addr, len);
+	return hook_fails(HOOK_GETSOCKNAME) ? -1 : getsockname(fd, addr, len);
 }
 
 static int hook_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
-	return fails(HOOK_GETSOCKOPT) ? -1 : getsockopt(fd, level, name, value, len);
+	return hook_fails(HOOK_GETSOCKOPT) ? -1 : getsockopt(fd, level, name, value, len);
 }
 
 static ssize_t hook_send(int fd, const void *data, size_t len, int flags)
 {
-	return fails(HOOK_SEND) ? -1 : send(fd, data, len, flags);
+	return hook_fails(HOOK_SEND) ? -1 : send(fd, data, len, flags);
 }
 
 static ssize_t hook_recv(int fd, void *data, size_t len, int flags)
 {
-	return fails(HOOK_RECV) ? -1 : recv(fd, data, len, flags);
+	return hook_fails(HOOK_RECV) ? -1 : recv(fd, data, len, flags);
 }
 
 static int hook_poll(struct pollfd *fds, nfds_t n, int timeout)
 {
-	return fails(HOOK_POLL) ? -1 : poll(fds, n, timeout);
+	return hook_fails(HOOK_POLL) ? -1 : poll(fds, n, timeout);
 }
 
 static int hook_epoll_ctl(int fd, int op, int item, struct epoll_event *event)
 {
-	if (op == EPOLL_CTL_ADD && fails(HOOK_EPOLL_CTL))
+	if (op == EPOLL_CTL_ADD && hook_fails(HOOK_EPOLL_CTL))
 		return -1;
 	return epoll_ctl(fd, op, item, event);
 }
 
 static int hook_epoll_wait(int fd, struct epoll_event *events, int n, int timeout)
 {
-	return fails(HOOK_EPOLL_WAIT) ? -1 : epoll_wait(fd, events, n, timeout);
+	return hook_fails(HOOK_EPOLL_WAIT) ? -1 : epoll_wait(fd, events, n, timeout);
 }
 
 static int hook_memfd_create(const char *name, unsigned int flags)
 {
-	return fails(HOOK_MEMFD) ? -1 : memfd_create(name, flags);
+	return hook_fails(HOOK_MEMFD) ? -1 : memfd_create(name, flags);
 }
 
 static int hook_ioctl(int fd, unsigned long request, void *arg)
 {
-	return fails(HOOK_IOCTL) ? -1 : ioctl(fd, request, arg);
+	return hook_fails(HOOK_IOCTL) ? -1 : ioctl(fd, request, arg);
 }
 
 static ssize_t hook_getrandom(void *into, size_t len, unsigned int flags)
 {
-	return fails(HOOK_GETRANDOM) ? -1 : getrandom(into, len, flags);
+	return hook_fails(HOOK_GETRANDOM) ? -1 : getrandom(into, len, flags);
 }
 
 /* ---- verbs ----------------------------------------------------------------------------------- */
@@ -236,12 +235,12 @@ static struct {
 
 static int hook_query_port(struct ibv_context *ctx, uint8_t port, void *attr)
 {
-	return fails(HOOK_QUERY_PORT) ? errno : real.query_port(ctx, port, attr);
+	return hook_fails(HOOK_QUERY_PORT) ? errno : real.query_port(ctx, port, attr);
 }
 
 static struct ibv_mr *hook_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
 {
-	struct ibv_mr *mr = fails(HOOK_REG_MR) ? NULL : real.reg_mr(pd, addr, len, access);
+	struct ibv_mr *mr = hook_fails(HOOK_REG_MR) ? NULL : real.reg_mr(pd, addr, len, access);
 
 	atomic_fetch_add(&hook.verbs, mr != NULL);
 	return mr;
@@ -251,7 +250,7 @@ static struct ibv_mr *hook_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t le
 					unsigned int access)
 {
 	struct ibv_mr *mr =
-		fails(HOOK_REG_MR) ? NULL : real.reg_mr_iova2(pd, addr, len, iova, access);
+		hook_fails(HOOK_REG_MR) ? NULL : real.reg_mr_iova2(pd, addr, len, iova, access);
 
 	atomic_fetch_add(&hook.verbs, mr != NULL);
 	return mr;
@@ -260,7 +259,7 @@ static struct ibv_mr *hook_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t le
 /* A destructor does its work and reports a failure all the same. */
 static int hook_dereg_mr(struct ibv_mr *mr)
 {
-	bool bad = fails(HOOK_DEREG_MR);
+	bool bad = hook_fails(HOOK_DEREG_MR);
 	int err = errno, r = real.dereg_mr(mr);
 
 	atomic_fetch_sub(&hook.verbs, 1);
@@ -270,8 +269,9 @@ static int hook_dereg_mr(struct ibv_mr *mr)
 static struct ibv_cq *hook_create_cq(struct ibv_context *ctx, int depth, void *owner,
 				     struct ibv_comp_channel *channel, int vector)
 {
-	struct ibv_cq *cq =
-		fails(HOOK_CREATE_CQ) ? NULL : real.create_cq(ctx, depth, owner, channel, vector);
+	struct ibv_cq *cq = hook_fails(HOOK_CREATE_CQ)
+				    ? NULL
+				    : real.create_cq(ctx, depth, owner, channel, vector);
 
 	atomic_fetch_add(&hook.verbs, cq != NULL);
 	return cq;
@@ -279,7 +279,7 @@ static struct ibv_cq *hook_create_cq(struct ibv_context *ctx, int depth, void *o
 
 static int hook_destroy_cq(struct ibv_cq *cq)
 {
-	bool bad = fails(HOOK_DESTROY_CQ);
+	bool bad = hook_fails(HOOK_DESTROY_CQ);
 	int err = errno, r = real.destroy_cq(cq);
 
 	atomic_fetch_sub(&hook.verbs, 1);
@@ -289,12 +289,12 @@ static int hook_destroy_cq(struct ibv_cq *cq)
 /* One for each device, until finalize. */
 static struct ibv_srq *hook_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
-	return fails(HOOK_CREATE_SRQ) ? NULL : real.create_srq(pd, attr);
+	return hook_fails(HOOK_CREATE_SRQ) ? NULL : real.create_srq(pd, attr);
 }
 
 static struct ibv_qp *hook_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-	struct ibv_qp *qp = fails(HOOK_CREATE_QP) ? NULL : real.create_qp(pd, attr);
+	struct ibv_qp *qp = hook_fails(HOOK_CREATE_QP) ? NULL : real.create_qp(pd, attr);
 
 	atomic_fetch_add(&hook.verbs, qp != NULL);
 	return qp;
@@ -302,12 +302,12 @@ static struct ibv_qp *hook_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr 
 
 static int hook_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
-	return fails(HOOK_MODIFY_QP) ? errno : real.modify_qp(qp, attr, mask);
+	return hook_fails(HOOK_MODIFY_QP) ? errno : real.modify_qp(qp, attr, mask);
 }
 
 static int hook_destroy_qp(struct ibv_qp *qp)
 {
-	bool bad = fails(HOOK_DESTROY_QP);
+	bool bad = hook_fails(HOOK_DESTROY_QP);
 	int err = errno, r = real.destroy_qp(qp);
 
 	atomic_fetch_sub(&hook.verbs, 1);
@@ -316,7 +316,7 @@ static int hook_destroy_qp(struct ibv_qp *qp)
 
 static int hook_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-	if (fails(HOOK_POST_SEND)) {
+	if (hook_fails(HOOK_POST_SEND)) {
 		*bad = wr;
 		return errno;
 	}
@@ -325,12 +325,12 @@ static int hook_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 
 static int hook_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
-	return fails(HOOK_POLL_CQ) ? -1 : real.poll_cq(cq, n, wc);
+	return hook_fails(HOOK_POLL_CQ) ? -1 : real.poll_cq(cq, n, wc);
 }
 
 static struct ibv_context *hook_open_device(struct ibv_device *device)
 {
-	struct ibv_context *ctx = real.open_device(device);
+	struct ibv_context *ctx = hook_fails(HOOK_OPEN_DEVICE) ? NULL : real.open_device(device);
 
 	if (ctx) {
 		real.post_send = ctx->ops.post_send;
@@ -354,11 +354,7 @@ static void *hook_dlsym(void *from, const char *name);
 		"ibv_" #name, (void *)(uintptr_t)hook_##name, &real.name                           \
 	}
 
-static const struct {
-	const char *name;
-	void *function;
-	void *real;
-} table[] = {
+static const struct hook_row own_rows[] = {
 	HOOK(malloc),	     HOOK(calloc),	 HOOK(realloc),
 	HOOK(aligned_alloc), HOOK(free),	 HOOK(mmap),
 	HOOK(munmap),	     HOOK(socket),	 HOOK(bind),
@@ -370,20 +366,30 @@ static const struct {
 	VERB(query_port),    VERB(reg_mr),	 VERB(reg_mr_iova2),
 	VERB(dereg_mr),	     VERB(create_cq),	 VERB(destroy_cq),
 	VERB(create_srq),    VERB(create_qp),	 VERB(modify_qp),
-	VERB(destroy_qp),    VERB(open_device),
+	VERB(destroy_qp),    VERB(open_device),	 { NULL, NULL, NULL },
 };
+
+static const struct hook_row *const tables[] = { own_rows, hook_start_rows };
+
+/* NULL where none is of that name; @looked_up: it is one that the plugin looks up itself. */
+static const struct hook_row *row_of(const char *name, bool looked_up)
+{
+	for (size_t t = 0; t < MPIB_ARRAY_SIZE(tables); t++)
+		for (const struct hook_row *row = tables[t]; row->name; row++)
+			if (!row->real == !looked_up && strcmp(row->name, name) == 0)
+				return row;
+	return NULL;
+}
 
 static void *hook_dlsym(void *from, const char *name)
 {
+	const struct hook_row *row = row_of(name, true);
 	void *address = dlsym(from, name);
 
-	for (size_t k = 0; address && k < MPIB_ARRAY_SIZE(table); k++) {
-		if (!table[k].real || strcmp(table[k].name, name) != 0)
-			continue;
-		memcpy(table[k].real, &address, sizeof(address));
-		return table[k].function;
-	}
-	return address;
+	if (!address || !row)
+		return address;
+	memcpy(row->real, &address, sizeof(address));
+	return row->function;
 }
 
 /* Imports stand in pages that the loader made read-only. */
@@ -395,15 +401,14 @@ static void lead(const ElfW(Rela) * rela, size_t count, const ElfW(Sym) * symbol
 	for (size_t n = 0; n < count; n++) {
 		const char *name = strings + symbols[ELF64_R_SYM(rela[n].r_info)].st_name;
 		void **slot = (void **)(base + rela[n].r_offset);
+		const struct hook_row *row = row_of(name, false);
 
-		for (size_t k = 0; k < MPIB_ARRAY_SIZE(table); k++) {
-			if (table[k].real || strcmp(table[k].name, name) != 0)
-				continue;
-			CHECK(mprotect((void *)((uintptr_t)slot & ~(page - 1)), page,
-				       PROT_READ | PROT_WRITE) == 0);
-			*slot = table[k].function;
-			(*led)++;
-		}
+		if (!row)
+			continue;
+		CHECK(mprotect((void *)((uintptr_t)slot & ~(page - 1)), page,
+			       PROT_READ | PROT_WRITE) == 0);
+		*slot = row->function;
+		(*led)++;
 	}
 }
 
@@ -459,6 +464,21 @@ const char *hook_name(enum hooked which)
 		[HOOK_MEMFD] = "memfd_create",
 		[HOOK_IOCTL] = "ioctl",
 		[HOOK_GETRANDOM] = "getrandom",
+		[HOOK_OPEN] = "open",
+		[HOOK_STAT] = "stat",
+		[HOOK_FTRUNCATE] = "ftruncate",
+		[HOOK_FCNTL] = "fcntl",
+		[HOOK_EPOLL_CREATE] = "epoll_create1",
+		[HOOK_EVENTFD] = "eventfd",
+		[HOOK_THREAD] = "pthread_create",
+		[HOOK_GETIFADDRS] = "getifaddrs",
+		[HOOK_SETSOCKOPT] = "setsockopt",
+		[HOOK_SENDMSG] = "sendmsg",
+		[HOOK_DEVICE_LIST] = "ibv_get_device_list",
+		[HOOK_OPEN_DEVICE] = "ibv_open_device",
+		[HOOK_QUERY_DEVICE] = "ibv_query_device",
+		[HOOK_ALLOC_PD] = "ibv_alloc_pd",
+		[HOOK_QUERY_GID] = "ibv_query_gid_ex",
 		[HOOK_QUERY_PORT] = "ibv_query_port",
 		[HOOK_REG_MR] = "ibv_reg_mr",
 		[HOOK_CREATE_CQ] = "ibv_create_cq",

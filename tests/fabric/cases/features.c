@@ -116,7 +116,8 @@ static const char limits_config[] =
 	"max_sge = 2\nmax_qp_wr = 700\nmax_srq_wr = 5\nmax_cqe = 1200\nlimit_errno = 11\n"
 	"[node 1]\nsup.address = 10.9.1.1\n[node 2]\nsup.address = 10.9.1.2\n";
 
-/* Makes as many as there is room for, wants EAGAIN for the next one, and room again after one went. */
+/* Makes as many as there is room for, wants EAGAIN for the next one, and room again after one went.
+ */
 #define EXHAUST(type, most, make, destroy)                                                         \
 	do {                                                                                       \
 		type *made[8] = { NULL };                                                          \

@@ -179,7 +179,7 @@ static void post(struct posted *posted)
 	}
 	posted->slot = comm->recv.tail % MPIB_ROWS;
 	while (!request)
-		assert_int_equal(mpib_api_irecv(p.recv, n, data, sizes, tags, mrs, &request),
+		assert_int_equal(mpib_irecv(p.recv, n, data, sizes, tags, mrs, &request),
 				 ncclSuccess);
 	posted->req = request;
 }

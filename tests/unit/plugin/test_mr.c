@@ -206,8 +206,7 @@ static void test_bad_arguments(void **state)
 	struct mpib_mr *mr = NULL;
 
 	(void)state;
-	assert_int_equal(mpib_mr_new(dev, BOTH, area, 0, MPIB_MR_ACCESS, &mr),
-			 -MPIB_EARGUMENT);
+	assert_int_equal(mpib_mr_new(dev, BOTH, area, 0, MPIB_MR_ACCESS, &mr), -MPIB_EARGUMENT);
 	assert_int_equal(mpib_mr_new(dev, BOTH, area, SIZE_MAX, MPIB_MR_ACCESS, &mr),
 			 -MPIB_EARGUMENT);
 	assert_int_equal(mpib_mr_new_dmabuf(dev, BOTH, area, PAGE, 0, -1, false, &mr),
