@@ -3,13 +3,9 @@
 #include "plugin/setup/connect.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/socket.h>
 
 #include "plugin/agent/agent_link.h"
 #include "plugin/base/clock.h"
@@ -17,129 +13,10 @@
 #include "plugin/base/result.h"
 #include "plugin/setup/comm_activate.h"
 #include "plugin/setup/comm_life.h"
+#include "plugin/setup/connect_impl.h"
 #include "plugin/wire/net.h"
 
-#define RETRY_MS     100
-#define AFAR_WAIT_MS 250 /* for TCP, and for the listener to have read */
-
-enum connect_state {
-	CONNECT_TCP,	     /* waits for TCP, or for the time to try it again */
-	CONNECT_WAIT_ACCEPT, /* HELLO is out */
-	CONNECT_WAIT_READY,  /* our QPs are up, CONNECT is out */
-	CONNECT_WAIT_AGENT,  /* the peer is ready; the agent must answer */
-};
-
-struct connecting {
-	void *handle; /* NCCL's buffer that this belongs to */
-	uint64_t cookie;
-	uint32_t index;
-	struct mpib_env env;
-	enum connect_state state;
-	struct mpib_handle wire;
-	char address[MPIB_ADDR_TEXT_MAX];
-	struct mpib_comm *comm;
-	bool greeted;
-	uint64_t greeting_deadline_ms, deadline_ms;
-	uint64_t retry_ms; /* when TCP may be tried again; 0: it is under way */
-	int transient;	   /* why it was tried again, or 0 */
-	bool peer_knows;   /* the peer gave up, or was told that this end does */
-};
-
-/* A lock of its own: whoever waits for a connection asks without end, and must not keep the helper
- * thread, which does the work, from the watch lock. */
-static struct {
-	pthread_mutex_t lock;
-	struct connecting **slot;
-	uint32_t count, used;
-	uint32_t hint; /* where a free slot is likely: thousands of connects stay linear */
-} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-/* Second half of the handle: who works on it. */
-struct handle_state {
-	uint64_t cookie;
-	uint32_t index;
-};
-
-_Static_assert(MPIB_HANDLE_SIZE + sizeof(struct handle_state) <= MPIB_NCCL_HANDLE_SIZE,
-	       "the state fits behind the wire part");
-
-static struct connecting *find(void *handle)
-{
-	struct connecting *found = NULL;
-	struct handle_state state;
-
-	memcpy(&state, (char *)handle + MPIB_HANDLE_SIZE, sizeof(state));
-	(void)pthread_mutex_lock(&table.lock);
-	if (state.index < table.count && table.slot[state.index] &&
-	    table.slot[state.index]->handle == handle &&
-	    table.slot[state.index]->cookie == state.cookie)
-		found = table.slot[state.index];
-	(void)pthread_mutex_unlock(&table.lock);
-	return found;
-}
-
-static int insert(struct connecting *c)
-{
-	struct handle_state state;
-	uint32_t index;
-
-	if (getrandom(&c->cookie, sizeof(c->cookie), 0) != sizeof(c->cookie))
-		c->cookie = mpib_now_ms() << 20 ^ (uint64_t)(uintptr_t)c;
-
-	(void)pthread_mutex_lock(&table.lock);
-	if (table.used == table.count) {
-		uint32_t count = table.count ? 2 * table.count : 64;
-		struct connecting **grown =
-			realloc(table.slot, count * sizeof(struct connecting *));
-
-		if (!grown) {
-			(void)pthread_mutex_unlock(&table.lock);
-			return -ENOMEM;
-		}
-		memset(grown + table.count, 0, (count - table.count) * sizeof(struct connecting *));
-		table.slot = grown;
-		index = table.count;
-		table.count = count;
-	} else {
-		for (index = table.hint % table.count; table.slot[index];)
-			index = (index + 1) % table.count;
-	}
-	table.slot[index] = c;
-	table.hint = index + 1;
-	table.used++;
-	c->index = index;
-	(void)pthread_mutex_unlock(&table.lock);
-
-	memset(&state, 0, sizeof(state));
-	state.cookie = c->cookie;
-	state.index = index;
-	memcpy((char *)c->handle + MPIB_HANDLE_SIZE, &state, sizeof(state));
-	return 0;
-}
-
-static void connecting_free(struct connecting *c)
-{
-	(void)pthread_mutex_lock(&table.lock);
-	if (c->index < table.count && table.slot[c->index] == c) {
-		table.slot[c->index] = NULL;
-		table.used--;
-		table.hint = c->index;
-	}
-	(void)pthread_mutex_unlock(&table.lock);
-	mpib_comm_free(c->comm);
-	free(c);
-}
-
-void mpib_connect_free_all(void)
-{
-	mpib_listeners_free_all();
-	for (uint32_t k = 0; k < table.count; k++)
-		if (table.slot[k])
-			connecting_free(table.slot[k]);
-	free(table.slot);
-	table.slot = NULL;
-	table.count = table.used = 0;
-}
+#define RETRY_MS 100
 
 static int start_tcp(struct connecting *c)
 {
@@ -162,55 +39,6 @@ static int start_tcp(struct connecting *c)
 	return 0;
 }
 
-/* Puts the nonce, which proves that the expected peer speaks, before a text. */
-static size_t proven_text(uint64_t nonce, const char *text, uint8_t payload[8 + MPIB_TEXT_MAX])
-{
-	size_t len = strnlen(text, MPIB_TEXT_MAX);
-
-	for (unsigned int k = 0; k < 8; k++)
-		payload[k] = (uint8_t)(nonce >> (8 * k));
-	memcpy(payload + 8, text, len);
-	return 8 + len;
-}
-
-/* Before there is a connection, and perhaps no memory for one: says to the listener that this end
- * gives up. Best effort, bounded, and all on the stack. */
-static void fail_from_afar(const struct mpib_handle *wire, const char *text)
-{
-	uint8_t payload[8 + MPIB_TEXT_MAX];
-	struct pollfd p = { .events = POLLOUT };
-	struct mpib_ctl ctl;
-	int r, fd;
-
-	if (mpib_net_connect(&wire->addr, &fd) < 0)
-		return;
-	p.fd = fd;
-	(void)poll(&p, 1, AFAR_WAIT_MS);
-	r = mpib_net_connected(fd);
-	mpib_ctl_init(&ctl, fd);
-	if (r > 0)
-		mpib_ctl_send_last(&ctl, MPIB_FRAME_FAIL, payload,
-				   proven_text(wire->nonce, text, payload));
-	/* A greeting that nobody reads would make close() cut off what was sent. */
-	(void)shutdown(fd, SHUT_WR);
-	p.events = POLLIN;
-	while (r > 0 && poll(&p, 1, AFAR_WAIT_MS) > 0 &&
-	       recv(fd, payload, sizeof(payload), MSG_DONTWAIT) > 0)
-		;
-	mpib_ctl_close(&ctl);
-}
-
-/* Why this end gives up, as the peer gets it. */
-static const char *failure_text(const char *address, int error, char text[MPIB_TEXT_MAX + 1])
-{
-	char subject[MPIB_ADDR_TEXT_MAX + 32];
-
-	(void)snprintf(subject, sizeof(subject), "connect to %s", address);
-	(void)snprintf(text, MPIB_TEXT_MAX + 1, "the connecting side failed: %.360s",
-		       mpib_log_explain(subject, error));
-	return text;
-}
-
 static int make(struct mpib_device *dev, const struct mpib_env *env, int traffic_class,
 		void *handle, const struct mpib_handle *wire, struct connecting **ret)
 {
@@ -226,9 +54,9 @@ static int make(struct mpib_device *dev, const struct mpib_env *env, int traffic
 	(void)mpib_net_format(&c->wire.addr, c->address);
 	r = mpib_comm_new(MPIB_COUNTER_SEND, dev, env, traffic_class, &c->comm);
 	if (r == 0)
-		r = insert(c);
+		r = mpib_connecting_insert(c);
 	if (r < 0) {
-		connecting_free(c);
+		mpib_connecting_free(c);
 		return r;
 	}
 	c->deadline_ms = mpib_now_ms() + (uint64_t)env->connect_timeout_sec * 1000;
@@ -252,51 +80,13 @@ static int begin(struct mpib_device *dev, const struct mpib_env *env, int traffi
 	r = make(dev, env, traffic_class, handle, &wire, ret);
 	if (r < 0) {
 		(void)mpib_net_format(&wire.addr, address);
-		fail_from_afar(&wire, failure_text(address, r, text));
+		mpib_connect_fail_from_afar(&wire, mpib_connect_failure_text(address, r, text));
 		return r;
 	}
 	r = start_tcp(*ret);
 	if (r < 0)
-		connecting_free(*ret);
+		mpib_connecting_free(*ret);
 	return r;
-}
-
-/* Tells the peer that this end gives up, and why. Before HELLO the nonce goes in front. */
-static void tell_peer(struct connecting *c, uint16_t type, const char *text)
-{
-	uint8_t payload[8 + MPIB_TEXT_MAX];
-
-	c->peer_knows = true;
-	if (c->state != CONNECT_TCP)
-		mpib_ctl_send_text(&c->comm->ctl, type, text);
-	else if (c->comm->ctl.fd >= 0 && mpib_net_connected(c->comm->ctl.fd) > 0)
-		mpib_ctl_send_last(&c->comm->ctl, type, payload,
-				   proven_text(c->wire.nonce, text, payload));
-}
-
-/* What the handle tells already: both ends must be one version and one policy. */
-static bool handle_differs(const struct connecting *c, char *ret_text, size_t size)
-{
-	const struct {
-		const char *name, *cure;
-		int theirs, ours;
-	} rows[] = {
-		{ "wire version", "install the same MPIB", c->wire.version, MPIB_WIRE_VERSION },
-		{ "MPIB_MODE", "set the same", c->wire.mode, c->env.mode },
-		{ "MPIB_ISLAND_PREFIX_LEN", "set the same", c->wire.prefix_len, c->env.prefix_len },
-	};
-
-	for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
-		if (rows[k].theirs == rows[k].ours)
-			continue;
-		(void)snprintf(
-			ret_text, size,
-			"%s differs: %d on the accepting side, %d on the connecting side: %s "
-			"on every node",
-			rows[k].name, rows[k].theirs, rows[k].ours, rows[k].cure);
-		return true;
-	}
-	return false;
 }
 
 static int tcp(struct connecting *c)
@@ -321,9 +111,9 @@ static int tcp(struct connecting *c)
 		return r;
 	}
 	mpib_net_tune(comm->ctl.fd);
-	if (handle_differs(c, text, sizeof(text))) {
+	if (mpib_connect_handle_differs(c, text, sizeof(text))) {
 		MPIB_WARN("peer at %s: %s", c->address, text);
-		tell_peer(c, MPIB_FRAME_REFUSE, text);
+		mpib_connect_tell_peer(c, MPIB_FRAME_REFUSE, text);
 		return -MPIB_EUSAGE;
 	}
 
@@ -508,7 +298,7 @@ static int step(struct connecting *c)
 int mpib_connect(struct mpib_device *dev, const struct mpib_env *env, int traffic_class,
 		 void *handle, struct mpib_comm **ret)
 {
-	struct connecting *c = find(handle);
+	struct connecting *c = mpib_connecting_find(handle);
 	char text[MPIB_TEXT_MAX + 1];
 	int r;
 
@@ -523,12 +313,13 @@ int mpib_connect(struct mpib_device *dev, const struct mpib_env *env, int traffi
 	if (r == 0)
 		return 0;
 	if (r < 0 && !c->peer_knows)
-		tell_peer(c, MPIB_FRAME_FAIL, failure_text(c->address, r, text));
+		mpib_connect_tell_peer(c, MPIB_FRAME_FAIL,
+				       mpib_connect_failure_text(c->address, r, text));
 	if (r > 0) {
 		*ret = c->comm;
 		c->comm = NULL;
 		r = 0;
 	}
-	connecting_free(c);
+	mpib_connecting_free(c);
 	return r;
 }
