@@ -17,7 +17,7 @@ struct mpib_gid {
 uint32_t mpib_gid_ipv4(const union ibv_gid *gid);
 
 /* Reads the port's GID table: entry @wanted, or with -1 the first RoCE v2 entry with a routable
- * IPv4 address. -EADDRNOTAVAIL where there is none. Silent. */
+ * IPv4 address. -EADDRNOTAVAIL where there is none, or why an entry can't be read. Silent. */
 int mpib_gid_choose(struct ibv_context *ctx, unsigned int port, unsigned int table_len, int wanted,
 		    struct mpib_gid *ret);
 

@@ -57,6 +57,13 @@ static int search(struct mpib_hca *hca, const struct ibv_port_attr *attr, struct
 	return r;
 }
 
+static int unreadable(const struct mpib_hca *hca, int r)
+{
+	MPIB_WARN("%s rail %s: the GID table can't be read: %s", mpib_rail_name(hca->rail),
+		  hca->name, strerror(-r));
+	return mpib_error_of_host(r);
+}
+
 static int choose_roce(struct mpib_hca *hca, const struct mpib_env *env,
 		       const struct ibv_port_attr *attr, struct mpib_gid *ret)
 {
@@ -69,6 +76,8 @@ static int choose_roce(struct mpib_hca *hca, const struct mpib_env *env,
 		return 0;
 	if (mpib_hca_failed(hca))
 		return -EIO;
+	if (r < 0 && r != -EADDRNOTAVAIL)
+		return unreadable(hca, r);
 	if (env->gid_index >= 0)
 		MPIB_WARN("%s rail %s: GID %d (MPIB_IB_GID_INDEX) is empty or carries no IPv4 "
 			  "address",
@@ -87,10 +96,14 @@ static int choose_ib(struct mpib_hca *hca, const struct mpib_env *env,
 {
 	int index = env->gid_index < 0 ? 0 : env->gid_index;
 	uint32_t addr_be;
+	int r;
 
-	if (mpib_gid_choose(hca->ctx, hca->port, (unsigned int)attr->gid_tbl_len, index, ret) < 0) {
+	r = mpib_gid_choose(hca->ctx, hca->port, (unsigned int)attr->gid_tbl_len, index, ret);
+	if (r < 0) {
 		if (mpib_hca_failed(hca))
 			return -EIO;
+		if (r != -EADDRNOTAVAIL)
+			return unreadable(hca, r);
 		MPIB_WARN("%s rail %s: GID %d of the InfiniBand port is empty",
 			  mpib_rail_name(hca->rail), hca->name, index);
 		return -MPIB_EUSAGE;
