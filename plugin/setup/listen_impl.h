@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What listen.c and accept.c share, and nobody else. */
+/* What listen.c, candidates.c and accept.c share, and nobody else. */
 #ifndef MPIB_PLUGIN_LISTEN_IMPL_H
 #define MPIB_PLUGIN_LISTEN_IMPL_H
 
@@ -61,6 +61,14 @@ void mpib_listener_next(struct mpib_listener *listener);
 /* The same with ACCEPT_FAILED, where accept() has told of it and another peer has come; else
  * false. */
 bool mpib_listener_again(struct mpib_listener *listener);
+
+/* candidates.c for listen.c; under the watch lock. A new candidate is free()d where no connection
+ * comes with it. */
+struct candidate *mpib_candidate_new(void);
+void mpib_candidate_add(struct mpib_listener *listener, struct candidate *candidate, int fd);
+void mpib_candidates_tick(struct mpib_listener *listener, uint64_t now_ms);
+void mpib_candidates_free(struct mpib_listener *listener);
+void mpib_candidates_fork_child(struct mpib_listener *listener);
 
 static inline enum accept_state mpib_listener_state(struct mpib_listener *listener)
 {
