@@ -30,10 +30,10 @@ struct mpib_listener {
 	struct mpib_watch_tick tick;
 	bool paused; /* out of descriptors or memory: not watched until the next tick */
 	bool logged_paused, logged_stranger;
-	struct candidate *candidates;  /* newest first */
-	uint64_t turns;		       /* peers that came */
-	int error;		       /* with ACCEPT_FAILED, as the next four */
-	bool told;		       /* accept() has returned it */
+	struct candidate *candidates; /* newest first */
+	uint64_t turns;		      /* peers that came */
+	int error;		      /* with ACCEPT_FAILED, as the next four */
+	bool told;		      /* accept() has returned it */
 	uint64_t failed_ms;
 	uint16_t answer;	       /* frame type for a peer that comes again: REFUSE or FAIL */
 	char cause[MPIB_TEXT_MAX + 1]; /* its text, and what accept() says when asked again */

@@ -120,7 +120,7 @@ static const char limits_config[] =
  */
 #define EXHAUST(type, most, make, destroy)                                                         \
 	do {                                                                                       \
-		type *made[8] = { NULL };                                                          \
+		type *made[8] = { NULL }; /* NOLINT(bugprone-macro-parentheses): a type */         \
 		unsigned int n = 0;                                                                \
 		while (n < 8 && (made[n] = (make)))                                                \
 			n++;                                                                       \

@@ -149,8 +149,8 @@ static void test_a_sender_loses_none(void **state)
 enum kind { ROW, GROUP, FLUSH, CTS, KINDS };
 
 struct posted {
-	enum kind kind;
 	struct mpib_request *req; /* NULL: CTS */
+	enum kind kind;
 	unsigned int slot;
 };
 
