@@ -304,8 +304,7 @@ void mpib_client_fetched(void *user, const struct mpib_keeper_fetched *fetched)
 
 	set_table(client, fetched->table);
 	if (fetched->n_fds && fetched->table < 0)
-		mpib_journal_client(client->flows->journal, client->pid, client->uid,
-				    "it passed a descriptor that is not a sealed memfd: dropped");
+		mpib_journal_descriptor(client->flows->journal, client->pid, client->uid);
 	if (r >= 0 && fetched->n > 0) {
 		memcpy(client->in + client->n_in, fetched->bytes, (size_t)fetched->n);
 		client->n_in += (size_t)fetched->n;

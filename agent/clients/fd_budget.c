@@ -45,6 +45,9 @@ void mpib_fd_budget_say(struct mpib_fd_budget *budget, struct mpib_journal *jour
 			uint64_t now_usec, const char *what, uint32_t n_connections,
 			uint32_t n_processes)
 {
+	/* Above FDS_MAX a higher limit gives no more room. */
+	const char *further =
+		budget->fds < FDS_MAX ? ", or raise LimitNOFILE= of the unit and restart it" : "";
 	struct mpib_cause text;
 
 	budget->n_unsaid++;
@@ -53,8 +56,9 @@ void mpib_fd_budget_say(struct mpib_fd_budget *budget, struct mpib_journal *jour
 
 	(void)mpib_cause_set(&text, 0,
 			     "%s (%u connections, %u processes, room for %u in all; met %" PRIu64
-			     " times); raise LimitNOFILE= of the unit and restart it",
-			     what, n_connections, n_processes, budget->fds, budget->n_unsaid);
+			     " times); see whose they are: ss -xp%s",
+			     what, n_connections, n_processes, budget->fds, budget->n_unsaid,
+			     further);
 	mpib_journal_limit(journal, text.text);
 	budget->said_usec = now_usec;
 	budget->n_unsaid = 0;

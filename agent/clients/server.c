@@ -203,8 +203,7 @@ static int add_client(struct mpib_server *server, int fd, const struct ucred *cr
 			  server->budget.fds) != MPIB_QUOTA_FREE) {
 		mpib_flows_refused(server->flows, client->user, cred->pid, MPIB_GOOD_DESCRIPTORS,
 				   "as many connections and processes as one user may have, or as "
-				   "leave root some; the connection is closed; raise LimitNOFILE= "
-				   "of the unit and restart it");
+				   "leave root some; the connection is closed; see ss -xp");
 		r = -EDQUOT;
 		goto undo;
 	}

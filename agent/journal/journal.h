@@ -92,6 +92,8 @@ void mpib_journal_refusal(struct mpib_journal *journal, const struct mpib_peer *
 bool mpib_journal_quota(struct mpib_journal *journal, pid_t pid, uid_t uid, unsigned int good,
 			uint32_t count, const char *why);
 void mpib_journal_client(struct mpib_journal *journal, pid_t pid, uid_t uid, const char *why);
+/* The same event, of a client that passed a descriptor without a use and stays connected. */
+void mpib_journal_descriptor(struct mpib_journal *journal, pid_t pid, uid_t uid);
 void mpib_journal_limit(struct mpib_journal *journal, const char *text);
 
 #endif

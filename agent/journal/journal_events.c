@@ -230,7 +230,9 @@ bool mpib_journal_quota(struct mpib_journal *journal, pid_t pid, uid_t uid, unsi
 	return true;
 }
 
-void mpib_journal_client(struct mpib_journal *journal, pid_t pid, uid_t uid, const char *why)
+/* @end of the sentence: what becomes of the connection, and why. */
+static void tell_client(struct mpib_journal *journal, pid_t pid, uid_t uid, const char *end,
+			const char *why)
 {
 	struct mpib_entry entry;
 
@@ -238,9 +240,20 @@ void mpib_journal_client(struct mpib_journal *journal, pid_t pid, uid_t uid, con
 		return;
 
 	mpib_entry_start(&entry, MPIB_EVENT_CLIENT, LOG_WARNING,
-			 "connection of pid %ld (uid %u) closed: %s", (long)pid, uid, why);
+			 "connection of pid %ld (uid %u) %s%s", (long)pid, uid, end, why);
 	add_process(&entry, pid, uid);
 	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_client(struct mpib_journal *journal, pid_t pid, uid_t uid, const char *why)
+{
+	tell_client(journal, pid, uid, "closed: ", why);
+}
+
+void mpib_journal_descriptor(struct mpib_journal *journal, pid_t pid, uid_t uid)
+{
+	tell_client(journal, pid, uid, "passed a descriptor that is not a sealed memfd: ",
+		    "dropped; the connection goes on");
 }
 
 void mpib_journal_limit(struct mpib_journal *journal, const char *text)

@@ -107,6 +107,9 @@ static void another_users_messages_dont_wait(void **state)
 	/* one child of nobody's has answered, and sleeps */
 	agent_await_log(&agent, "not a sealed memfd");
 	assert_int_equal(agent_log_count(&agent, "not a sealed memfd"), 1);
+	/* and the sentence is true: the connection has answered since */
+	assert_int_equal(agent_log_count(&agent, "dropped; the connection goes on"), 1);
+	assert_int_equal(agent_log_count(&agent, "closed: it passed"), 0);
 	assert_int_equal(close(socket), 0);
 	assert_int_equal(close(table), 0);
 	attack_end(&attacker);
