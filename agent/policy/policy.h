@@ -41,7 +41,6 @@ struct mpib_flow_rule {
 	unsigned int line;
 };
 
-/* Plain values first: the option table of config.c fills them by offset. */
 /* One state of a file, by what stat(2) tells. All 0: no file. */
 struct mpib_policy_stamp {
 	uint64_t device;
@@ -59,6 +58,7 @@ struct mpib_policy_source {
 	uint32_t crc;
 };
 
+/* Plain values first: the table of keys in config_keys.c fills them by offset. */
 struct mpib_policy {
 	struct mpib_policy_source source;
 	uint32_t slots;
