@@ -22,7 +22,8 @@ restore() {
 		guest "$n" -i -t 120 -- 'dpkg -P mpib-agent libnccl-net-mpib mpib-netperf 2>/dev/null
 			rm -f /usr/sbin/policy-rc.d
 			tar -xf - -C / --no-overwrite-dir --no-same-owner --keep-directory-symlink &&
-			systemd-sysusers && systemctl daemon-reload && systemd-tmpfiles --create mpib.conf' \
+			systemd-sysusers && systemctl daemon-reload && systemd-tmpfiles --create mpib.conf &&
+			journalctl --update-catalog' \
 			<"$LAB_STATE/payload.tar"
 	done
 }
