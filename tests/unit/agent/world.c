@@ -263,7 +263,10 @@ void world_tick(void)
 		}
 	}
 	(void)mpib_shares_check_overrides(world.flows.shares, &cause);
-	mpib_flows_save(&world.flows);
+	/* What is left of it comes in the next slices, before anything else happens here. */
+	do
+		mpib_flows_save(&world.flows);
+	while (world.flows.save_more);
 	if (disk.frozen || disk.hit || disk.full || disk.broken)
 		return;
 	if (world.flows.unsaved.text[0])
