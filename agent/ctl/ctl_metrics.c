@@ -42,7 +42,7 @@ static const struct metric metrics[] = {
 	  NARROW(unsaved) },
 	{ "mpib_state_unsaved_connections", "gauge", "Registrations that the state lacks.",
 	  NARROW(unsaved_registrations) },
-	{ "mpib_unclaimed", "gauge", "Registrations of before without a known process.",
+	{ "mpib_unclaimed", "gauge", "Earlier registrations without a known process.",
 	  NARROW(unclaimed) },
 	{ "mpib_slots", "gauge", "Entries of the hint table.", NARROW(slots) },
 	{ "mpib_flows", "gauge", "Flows that hold a slot.", NARROW(flows) },

@@ -159,9 +159,9 @@ static void check_state(struct mpib_doctor *doctor, const struct mpib_admin_stat
 				(int)sizeof(status->unsaved_error) - 1, status->unsaved_error);
 	else if (status->unclaimed)
 		mpib_doctor_say(doctor, MPIB_DOCTOR_WARN, "state",
-				"when no job of before runs, stop the agent, remove its "
+				"when no earlier job runs any more, stop the agent, remove its "
 				"directory, start it",
-				"%u registrations of before have no process that can be told; "
+				"%u earlier registrations have no process that can be told; "
 				"their slots are kept",
 				status->unclaimed);
 	else
