@@ -17,6 +17,10 @@
 #define MPIB_COUNTERS_VERSION 1u
 #define MPIB_COUNTERS_ENTRIES 4096u
 
+/* Numbers that came later stand in what used to be padding, always zero: a reader shows them only
+ * where the header's features say that the writer keeps them. */
+#define MPIB_COUNTERS_HAVE_FAILOVER 1u /* rails_up, losses, returns, parts_again */
+
 enum mpib_counter_state {
 	MPIB_COUNTER_FREE = 0,
 	MPIB_COUNTER_LIVE = 1,
@@ -33,7 +37,8 @@ struct mpib_counters_header {
 	uint32_t entries;    /* entries that follow */
 	uint32_t entry_size; /* bytes of each: step by this, not by your own sizeof */
 	uint32_t pid;	     /* of the writer, in its own pid namespace */
-	uint32_t pad[11];
+	uint32_t features;   /* MPIB_COUNTERS_HAVE_*: numbers that it keeps */
+	uint32_t pad[10];
 };
 
 /* Index 0 is SOUT, 1 is SUP. */
@@ -54,12 +59,18 @@ struct mpib_counter_entry {
 	uint32_t sout_remote;
 	uint32_t qps[2]; /* QPs that exist on each rail */
 	uint32_t share;	 /* the share of the latest message, 0..1024 (sender) */
-	uint32_t pad0[6];
+	/* Rails in use, a bit each: 1 SOUT, 2 SUP. A lost rail has none until it is back. */
+	uint32_t rails_up;
+	uint32_t pad0[5];
 	struct mpib_counter_rail rail[2];
-	uint64_t messages; /* sends posted, or receives completed (each entry of a group) */
-	uint64_t stalls;   /* sender: calls answered "not now" for want of a CTS */
-	uint64_t flushes;  /* receiver: flushes posted, one or two reads each */
-	uint64_t pad1[13];
+	uint64_t messages;   /* sends posted, or receives completed (each entry of a group) */
+	uint64_t stalls;     /* sender: calls answered "not now" for want of a CTS */
+	uint64_t flushes;    /* receiver: flushes posted, one or two reads each */
+	uint64_t losses[2];  /* times that each rail was lost */
+	uint64_t returns[2]; /* times that it came back */
+	/* Sender: parts of messages that went again on the other rail, by the lost rail. */
+	uint64_t parts_again[2];
+	uint64_t pad1[7];
 };
 
 _Static_assert(sizeof(struct mpib_counters_header) == 64, "one cache line");
