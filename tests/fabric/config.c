@@ -59,6 +59,7 @@ static const struct key dev_keys[] = {
 	{ "pci", K_PCI, DEV(pci), 0, 0 },
 	{ "rate", K_SIZE, DEV(rate), 0, 1ULL << 40 },
 	{ "latency_us", K_USEC, DEV(latency_ns), 0, 60 * 1000 * 1000 },
+	{ "unseen_us", K_USEC, DEV(unseen_ns), 0, 60 * 1000 * 1000 },
 	{ "mtu", K_U32, DEV(mtu), 256, 4096 },
 	{ "speed_gbps", K_U32, DEV(speed_gbps), 1, 800 },
 	{ "active_width", K_U32, DEV(active_width), 1, 255 },

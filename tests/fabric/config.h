@@ -52,6 +52,7 @@ struct fab_dev_conf {
 	uint32_t inline_step; /* a QP gets a multiple of it, up to max_inline */
 	uint64_t rate;	      /* bytes a second, 0 = no limit */
 	uint64_t latency_ns;  /* one way */
+	uint64_t unseen_ns;   /* acknowledged writes become visible so much later */
 	uint64_t guid;	      /* host order */
 	struct fab_gid gid[FAB_GIDS_MAX];
 };

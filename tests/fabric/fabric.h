@@ -404,6 +404,14 @@ void fab_trace_ece(uint32_t dev);
 bool fab_gpu_pointer(const void *ptr); /* device memory, and gpu = yes */
 void fab_gpu_copy(bool in, uint64_t device, void *host, size_t len); /* engine lock */
 
+/* judge.c: engine lock. Mistakes of programs: false, told and counted. */
+bool fab_judge_atomic(const struct fab_qp *qp, const uint8_t *at);
+bool fab_judge_reads(const struct fab_qp *qp, uint32_t outstanding);
+
+/* unseen.c: engine lock. Acknowledged writes become visible: */
+void fab_unseen_place_device(uint32_t dev);	 /* all that came through the device */
+void fab_unseen_settle(const struct fab_mr *mr); /* all that went to this memory */
+
 /* crew.c: engine lock, but for starting and ending. */
 int fab_crew_start(unsigned int size); /* 0 or -errno, then without a crew */
 void fab_crew_end(void);

@@ -119,6 +119,17 @@ static int cmd_late(uint32_t dev, char **args)
 	return 0;
 }
 
+static int cmd_unseen(uint32_t dev, char **args)
+{
+	uint64_t usec;
+
+	if (number(args[0], &usec) < 0 || usec > 60 * 1000 * 1000)
+		return -EINVAL;
+	atomic_store(&meeting.state->dev[dev].unseen_ns, usec * 1000);
+	tell(FAB_LOG_SETTINGS, dev, 0);
+	return 0;
+}
+
 static int cmd_cut(uint32_t dev, char **args)
 {
 	uint64_t left;
@@ -239,6 +250,9 @@ static int cmd_reset(uint32_t dev, char **args)
 	atomic_store(&state->delay_min_ns, 0);
 	atomic_store(&state->late_ns, 0);
 	atomic_store(&state->late_parts, 0);
+	atomic_store(&state->unseen_ns, conf->unseen_ns);
+	atomic_store(&state->unseen_parts, 0);
+	atomic_store(&state->mistakes, 0);
 	atomic_store(&state->cut_left, 0);
 	atomic_store(&state->dead, FAB_ALIVE);
 	for (unsigned int v = 0; v < FAB_VERB_MAX; v++)
@@ -282,6 +296,12 @@ static int cmd_show(uint32_t dev, char **args)
 	if (atomic_load(&state->late_ns) || atomic_load(&state->late_parts))
 		(void)printf("  late_us %" PRIu64 " late_parts %" PRIu64 "\n",
 			     atomic_load(&state->late_ns) / 1000, atomic_load(&state->late_parts));
+	if (atomic_load(&state->unseen_ns) || atomic_load(&state->unseen_parts))
+		(void)printf("  unseen_us %" PRIu64 " unseen_parts %" PRIu64 "\n",
+			     atomic_load(&state->unseen_ns) / 1000,
+			     atomic_load(&state->unseen_parts));
+	if (atomic_load(&state->mistakes))
+		(void)printf("  mistakes %" PRIu64 "\n", atomic_load(&state->mistakes));
 	if (atomic_load(&state->cut_left))
 		(void)printf("  cut_left %" PRIu64 "\n", atomic_load(&state->cut_left));
 	if (atomic_load(&state->delays))
@@ -317,6 +337,7 @@ static const struct command {
 	{ "rate", cmd_rate, 1, 1, "NODE/DEV BYTES_A_SECOND (0: no limit)" },
 	{ "latency", cmd_latency, 1, 1, "NODE/DEV MICROSECONDS (one way)" },
 	{ "late", cmd_late, 1, 1, "NODE/DEV MICROSECONDS (what a port's end finds under way)" },
+	{ "unseen", cmd_unseen, 1, 1, "NODE/DEV MICROSECONDS (from a write's answer to memory)" },
 	{ "cut", cmd_cut, 1, 1, "NODE/DEV N (port down as request N leaves; 0: not any more)" },
 	{ "delay", cmd_delay, 2, 3, "NODE/DEV MIN_US MAX_US [SEED] (completions, QP by QP)" },
 	{ "fail", cmd_fail, 2, 4, "NODE/DEV VERB ERRNO [COUNT [SKIP]]" },

@@ -161,6 +161,7 @@ static struct fab_link *link_new(int fd, int mem_fd, const struct fab_hello *hel
 	TAILQ_INIT(&link->reads);
 	TAILQ_INIT(&link->spread);
 	TAILQ_INIT(&link->late);
+	TAILQ_INIT(&link->unseen);
 	TAILQ_INSERT_TAIL(&fab.links, link, node);
 	return link;
 }
@@ -335,6 +336,7 @@ void fab_link_accept(void)
 		TAILQ_INIT(&link->reads);
 		TAILQ_INIT(&link->spread);
 		TAILQ_INIT(&link->late);
+		TAILQ_INIT(&link->unseen);
 		TAILQ_INSERT_TAIL(&fab.links, link, node);
 		if (watch(link, fd) < 0)
 			link->dead = true;
@@ -365,6 +367,7 @@ void fab_link_free(struct fab_link *link)
 	link->dead = true;
 	fab_spread_forget(link, NULL);
 	fab_late_forget(link);
+	fab_unseen_place_all(link);
 	while ((read = TAILQ_FIRST(&link->reads))) {
 		TAILQ_REMOVE(&link->reads, read, node);
 		free(read);

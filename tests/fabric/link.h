@@ -52,9 +52,9 @@ struct fab_pkt {
 	uint64_t due_ns;  /* not before this time */
 	uint64_t compare_add, swap;
 	uint32_t rkey, imm;
-	uint32_t len; /* payload bytes here */
-	uint32_t psn; /* start number of the connection, so that a mismatch shows */
-	uint32_t arg;
+	uint32_t len;  /* payload bytes here */
+	uint32_t psn;  /* start number of the connection, so that a mismatch shows */
+	uint32_t arg;  /* of a READ or atomic: how many are outstanding with it */
 	uint32_t pkey; /* partition of the sender's QP */
 };
 
@@ -98,10 +98,13 @@ struct fab_link {
 	TAILQ_HEAD(, fab_read) reads;
 	TAILQ_HEAD(, fab_spread) spread; /* responder: parts of plain writes that come later */
 	TAILQ_HEAD(, fab_late) late;	 /* responder: parts that a port's end held up */
+	TAILQ_HEAD(, fab_unseen) unseen; /* responder: acknowledged, not in memory yet */
+	uint64_t unseen_bytes;
 };
 
 struct fab_spread; /* spread.c */
 struct fab_late;   /* late.c */
+struct fab_unseen; /* unseen.c */
 
 /* The hello that comes with the memory file. */
 struct fab_hello {
@@ -150,6 +153,13 @@ void fab_spread_forget(struct fab_link *link, const struct fab_qp *qp); /* NULL:
 void fab_late_hold(struct fab_link *link, const struct fab_pkt *pkt);
 bool fab_late_due(struct fab_link *link, uint64_t now); /* those whose time it is */
 void fab_late_forget(struct fab_link *link);
+
+/* unseen.c. A part of a plain write that is acknowledged and comes later; false: place it now. */
+bool fab_unseen_hold(struct fab_link *link, const struct fab_qp *qp, const struct fab_pkt *pkt,
+		     const uint8_t *data);
+void fab_unseen_place(struct fab_link *link, const struct fab_qp *qp); /* all of the QP's */
+void fab_unseen_place_all(struct fab_link *link);
+bool fab_unseen_due(struct fab_link *link, uint64_t now); /* those whose time it is */
 
 /* shape.c: when a part of @len bytes sent now arrives. False: the wire is taken until *ret_due. */
 bool fab_shape(uint32_t from, uint32_t to, size_t len, uint64_t now, uint64_t *ret_due);

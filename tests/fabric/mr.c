@@ -276,6 +276,7 @@ FAB_EXPORT int ibv_dereg_mr(struct ibv_mr *ibmr)
 		return err;
 	/* With the lock in hand nobody copies, and afterwards nobody finds it. */
 	fab_engine_lock();
+	fab_unseen_settle(mr);
 	fab.mrs[(mr->mr.lkey >> 8) - 1] = NULL;
 	fab.mr_count--;
 	fab.locked_bytes -= mr->locked;

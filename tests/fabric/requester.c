@@ -276,6 +276,8 @@ static void fill(struct fab_qp *qp, const struct fab_wqe *w, struct fab_pkt *pkt
 				 .psn = qp->attr.sq_psn,
 				 .pkey = fab_pkey(qp) };
 	pkt->op = (uint8_t)wire_op(w->opcode);
+	if (is_read(w))
+		pkt->arg = qp->reads + 1;
 	if (w->opcode == IBV_WR_RDMA_WRITE_WITH_IMM || w->opcode == IBV_WR_SEND_WITH_IMM)
 		pkt->flags |= FAB_PKT_IMM;
 	if (last)

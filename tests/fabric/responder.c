@@ -212,8 +212,9 @@ static bool take_write(struct fab_link *link, struct fab_qp *qp, const struct fa
 			fail(link, qp, pkt, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR);
 			return false;
 		}
-		if (!fab_dev_conf(qp->dev)->adaptive || pkt->flags & FAB_PKT_IMM ||
-		    !fab_spread_hold(link, qp, pkt, data))
+		if (pkt->flags & FAB_PKT_IMM ||
+		    (!fab_unseen_hold(link, qp, pkt, data) &&
+		     (!fab_dev_conf(qp->dev)->adaptive || !fab_spread_hold(link, qp, pkt, data))))
 			fab_copy_in(mr, fab_mr_at(mr, pkt->raddr + pkt->offset), data, pkt->len);
 	}
 	if ((pkt->flags & (FAB_PKT_LAST | FAB_PKT_IMM)) == (FAB_PKT_LAST | FAB_PKT_IMM)) {
@@ -234,7 +235,7 @@ static bool take_read(struct fab_link *link, struct fab_qp *qp, const struct fab
 	struct fab_read *read;
 
 	if (!(qp->attr.qp_access_flags & access) || (atomic && !fab_dev_conf(qp->dev)->atomics) ||
-	    (atomic && (pkt->raddr % 8 || pkt->msg_len != 8)) ||
+	    (atomic && (pkt->raddr % 8 || pkt->msg_len != 8)) || !fab_judge_reads(qp, pkt->arg) ||
 	    qp->pending_reads >= qp->attr.max_dest_rd_atomic) {
 		fail(link, qp, pkt, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_QP_OP_ERR);
 		return false;
@@ -243,6 +244,10 @@ static bool take_read(struct fab_link *link, struct fab_qp *qp, const struct fab
 		mr = fab_mr_find(pkt->rkey, qp->qp.pd, pkt->raddr, pkt->msg_len, access);
 	if (pkt->msg_len && (!mr || (atomic && !fab_pages_kept(mr, pkt->raddr, pkt->msg_len)))) {
 		fail(link, qp, pkt, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR);
+		return false;
+	}
+	if (atomic && !fab_judge_atomic(qp, fab_mr_at(mr, pkt->raddr))) {
+		fail(link, qp, pkt, IBV_WC_REM_OP_ERR, IBV_WC_LOC_QP_OP_ERR);
 		return false;
 	}
 	read = calloc(1, sizeof(*read));
@@ -375,8 +380,12 @@ static bool take(struct fab_link *link, struct fab_qp *qp, const struct fab_pkt 
 {
 	const uint8_t *data = (const uint8_t *)(pkt + 1);
 
-	if (pkt->op != FAB_OP_WRITE || pkt->flags & FAB_PKT_IMM)
+	if (pkt->op != FAB_OP_WRITE || pkt->flags & FAB_PKT_IMM) {
 		fab_spread_place(link, qp);
+		fab_unseen_place(link, qp);
+	}
+	if (pkt->op == FAB_OP_READ && link->requester)
+		fab_unseen_place_device(link->local_dev);
 	switch (pkt->op) {
 	case FAB_OP_SEND:
 		return take_send(link, qp, pkt, data);
@@ -460,6 +469,7 @@ bool fab_responder_poll(struct fab_link *link, uint64_t now)
 		moved |= fab_late_due(link, now);
 		moved |= fab_spread_due(link, now);
 	}
+	moved |= fab_unseen_due(link, now);
 	flush_ack(link);
 	while (!TAILQ_EMPTY(&link->reads) && read_turn(link))
 		moved = true;

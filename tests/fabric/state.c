@@ -139,6 +139,7 @@ static void state_init(struct fab_state *state, const struct fab_config *conf)
 		atomic_store(&dev->port_up, 1);
 		atomic_store(&dev->rate, conf->dev[d].rate);
 		atomic_store(&dev->latency_ns, conf->dev[d].latency_ns);
+		atomic_store(&dev->unseen_ns, conf->dev[d].unseen_ns);
 		for (unsigned int g = 0; g < FAB_GIDS_MAX; g++)
 			fab_state_gid_set(dev, g, &conf->dev[d].gid[g]);
 	}

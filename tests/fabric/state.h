@@ -77,6 +77,9 @@ struct fab_state_dev {
 	_Atomic uint64_t delay_digest; /* of their times, whatever order the QPs had */
 	_Atomic uint64_t late_ns; /* what is under way when a port goes down comes so much later */
 	_Atomic uint64_t late_parts;	     /* parts that came late */
+	_Atomic uint64_t unseen_ns;	     /* acknowledged writes become visible so much later */
+	_Atomic uint64_t unseen_parts;	     /* parts that did */
+	_Atomic uint64_t mistakes;	     /* of programs, see judge.c */
 	_Atomic uint64_t cut_left;	     /* requests until the port goes down; 0: it doesn't */
 	_Atomic uint64_t tx_bytes, rx_bytes; /* payload moved, all processes of the node */
 	_Atomic uint64_t spread_bytes;	     /* of rx_bytes: came by any path */

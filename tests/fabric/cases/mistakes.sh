@@ -49,7 +49,7 @@ for program in "$fabricctl show" "timeout 20 $conform -d sup"; do
 done
 MPIB_FABRIC_NODE=3 says "MPIB_FABRIC_NODE '3' is not in the configuration" timeout 20 "$conform" -d sup
 for words in "" "nonsense" "port 1/sup" "port 1/sup sideways" "port 9/sup down" "rate 1/sup -1" \
-	"rate 1/sup 1x" "latency 1/sup 99999999999" "late 1/sup 99999999999" "late 1/sup" "cut 1/sup x" "delay 1/sup 5 4" "fail 1/sup nothing EIO" \
+	"rate 1/sup 1x" "latency 1/sup 99999999999" "late 1/sup 99999999999" "late 1/sup" "unseen 1/sup" "unseen 1/sup 99999999999" "cut 1/sup x" "delay 1/sup 5 4" "fail 1/sup nothing EIO" \
 	"fail 1/sup post_send EWHAT" "gid 1/sup 99 -" "gid 1/sup 1 10.0.0.1" "kill" "drop" \
 	"drop 0x20000" "drop 99999999999" "show 1/sup more"; do
 	says "" "$fabricctl" $words

@@ -43,6 +43,7 @@ struct pair_options {
 	struct ibv_cq *send_cq; /* another pair's, to share; NULL: an own one */
 	uint16_t pkey_index;
 	uint8_t timeout, retry, rnr_retry; /* rnr_retry: 0 means 7, 8 means 0 */
+	uint8_t reads_out, reads_in;	   /* READs and atomics at once; 0 means 1 */
 };
 
 struct pair {
@@ -52,6 +53,7 @@ struct pair {
 	struct ibv_srq *srq;
 	bool shares_cq;
 	uint16_t pkey_index;
+	uint8_t reads_in;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr;
 	uint8_t *buf;

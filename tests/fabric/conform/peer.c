@@ -61,7 +61,7 @@ int to_rtr(struct pair *p)
 				    .path_mtu = p->side->mtu,
 				    .dest_qp_num = p->peer.qpn,
 				    .rq_psn = p->peer.psn,
-				    .max_dest_rd_atomic = 1,
+				    .max_dest_rd_atomic = p->reads_in ? p->reads_in : 1,
 				    .min_rnr_timer = 12,
 				    .ah_attr = { .is_global = 1, .port_num = 1 } };
 
@@ -81,7 +81,7 @@ int to_rts(struct pair *p, const struct pair_options *options)
 				    .timeout = options->timeout ? options->timeout : 18,
 				    .retry_cnt = options->retry ? options->retry : 6,
 				    .rnr_retry = options->rnr_retry ? options->rnr_retry & 7 : 7,
-				    .max_rd_atomic = 1 };
+				    .max_rd_atomic = options->reads_out ? options->reads_out : 1 };
 
 	return ibv_modify_qp(p->qp, &attr,
 			     IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
@@ -122,6 +122,7 @@ void pair_open(struct side *s, struct pair *p, const struct pair_options *o)
 	memset(p, 0, sizeof(*p));
 	p->side = s;
 	p->pkey_index = o->pkey_index;
+	p->reads_in = o->reads_in;
 	p->buf = calloc(1, bytes);
 	if (!p->buf)
 		die("calloc");
