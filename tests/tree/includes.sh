@@ -19,7 +19,7 @@ libc='^([a-z0-9_]+|(arpa|asm|linux|net|netinet|netpacket|rpc|sys)/[a-z0-9_/-]+)\
 not_libc='^(cmocka|cuda|cuda_runtime|ini|nccl|nccl_net|numa)\.h$'
 
 # No I/O and no state: what fuzzers and unit tests call without any set-up.
-pure='^(plugin/(wire/(failover|handshake|imm)|base/nccl_abi)|agent/(policy/policy|slots/registry))\.[ch]$'
+pure='^(plugin/(wire/(failover|handshake|imm)|base/nccl_abi)|agent/(policy/(balance|policy)|slots/registry))\.[ch]$'
 
 # may_include FROM HEADER: for names in <>.
 may_include() {

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rate = bytes completed / time that the rail was busy. With work waiting, the slower rail is
+ * always busy and the faster one idles: both rates are right at any share that gives each rail
+ * something, so one window leads to the balance.
+ *
+ * Of several connections the times overlap, and by how much isn't told. A rail that all of them
+ * keep busy is measured exactly; for one that idles there are a least and a most, and between them
+ * the estimate that they come and go independently, which weighs the less the further these are
+ * apart. At the balance no rail idles.
+ *
+ * A rail that idles between parts is busy with the way there and back, too, and seems slower than
+ * it is. So, while there is always work on the other one, the share leans towards it.
+ */
+#include "agent/policy/balance.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/macros.h"
+#include "common/mpib_agent_iface.h"
+
+/* Two windows in a row that are so far off are a step. */
+#define STEP_PART 0.2
+
+/* A few steps are taken at once, then one in so many windows: what looks like steps all the time is
+ * noise, which the average is for. */
+#define STEP_COST	  100u
+#define STEPS_AT_ONCE_MAX (3u * STEP_COST)
+
+/* A rail that is busy for less of the time idles; what the rails differ by at least to tell; and
+ * how fast and how far the share leans then, as the logarithm of the rates' ratio. */
+#define ALWAYS_BUSY  0.97
+#define IDLE_NOTICED 0.01
+#define PACE_START   0.02
+#define PACE_MOST    0.02
+#define PACE_LEAST   0.002
+#define LEAN_MOST    0.5
+
+/* Time that is told in one go may be a little more than went by: two clocks. */
+#define CLOCK_SLACK_USEC 2000u
+#define CLOCK_SLACK_PART 50u
+
+#define TIMELESS_LOOKS_MAX 3u
+
+/* ---- one connection's counters -------------------------------------------------------------- */
+
+static bool went_back(const struct mpib_balance_counts *before,
+		      const struct mpib_balance_counts *now, unsigned int rail)
+{
+	return now->posted[rail] < before->posted[rail] ||
+	       now->completed[rail] < before->completed[rail] ||
+	       now->busy_nsec[rail] < before->busy_nsec[rail];
+}
+
+/* Busy time is told when a part completes, and may be of all the time since it was told before. */
+static bool is_too_busy(const struct mpib_balance_seen *seen, unsigned int rail, uint64_t busy_usec,
+			uint64_t now_usec)
+{
+	uint64_t since = now_usec - seen->told_usec[rail];
+
+	return busy_usec > since + since / CLOCK_SLACK_PART + CLOCK_SLACK_USEC;
+}
+
+static enum mpib_balance_lie judge(struct mpib_balance_seen *seen,
+				   const struct mpib_balance_counts *now, unsigned int rail,
+				   uint64_t now_usec)
+{
+	const struct mpib_balance_counts *before = &seen->counts;
+	uint64_t bytes = now->completed[rail] - before->completed[rail];
+	uint64_t busy = now->busy_nsec[rail] - before->busy_nsec[rail];
+
+	if (went_back(before, now, rail))
+		return MPIB_BALANCE_BACK;
+	if (now->completed[rail] > now->posted[rail])
+		return MPIB_BALANCE_TOO_MANY;
+	if (is_too_busy(seen, rail, busy / 1000, now_usec))
+		return MPIB_BALANCE_TOO_BUSY;
+	if (busy || !bytes)
+		seen->timeless[rail] = 0;
+	else if (++seen->timeless[rail] == TIMELESS_LOOKS_MAX)
+		return MPIB_BALANCE_NO_TIME;
+	return MPIB_BALANCE_TRUE;
+}
+
+enum mpib_balance_lie mpib_balance_see(struct mpib_balance_seen *seen,
+				       const struct mpib_balance_counts *now, uint64_t now_usec,
+				       struct mpib_balance_look *look)
+{
+	if (seen->lie || !now->timed)
+		return MPIB_BALANCE_TRUE;
+	if (now->timed != seen->counts.timed) {
+		/* What is told next may have begun before this look. */
+		*seen = (struct mpib_balance_seen){ .counts = *now };
+		return MPIB_BALANCE_TRUE;
+	}
+
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		seen->lie = (uint8_t)judge(seen, now, rail, now_usec);
+		if (seen->lie)
+			return (enum mpib_balance_lie)seen->lie;
+	}
+	look->connections += now->busy_nsec[0] != seen->counts.busy_nsec[0] ||
+			     now->busy_nsec[1] != seen->counts.busy_nsec[1];
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		uint64_t busy = now->busy_nsec[rail] - seen->counts.busy_nsec[rail];
+
+		look->bytes[rail] += now->completed[rail] - seen->counts.completed[rail];
+		look->busy_nsec[rail] += busy;
+		if (busy > look->busy_most_nsec[rail])
+			look->busy_most_nsec[rail] = busy;
+		look->under_way[rail] |= now->posted[rail] > now->completed[rail];
+		if (busy)
+			seen->told_usec[rail] = now_usec - MPIB_BALANCE_WINDOW_USEC;
+	}
+	seen->counts = *now;
+	return MPIB_BALANCE_TRUE;
+}
+
+const char *mpib_balance_lie_text(enum mpib_balance_lie lie)
+{
+	static const char *const texts[MPIB_BALANCE_LIE_MAX] = {
+		[MPIB_BALANCE_TRUE] = "its counters are plausible",
+		[MPIB_BALANCE_BACK] = "its counters jumped back",
+		[MPIB_BALANCE_TOO_BUSY] = "its rails were busy for longer than time went by",
+		[MPIB_BALANCE_TOO_MANY] = "it completed more bytes than it posted",
+		[MPIB_BALANCE_NO_TIME] = "its bytes complete in no time",
+	};
+
+	return lie < MPIB_BALANCE_LIE_MAX ? texts[lie] : "unknown";
+}
+
+/* ---- windows -------------------------------------------------------------------------------- */
+
+/* What a window says of a rail. */
+struct estimate {
+	double usec;  /* that it was busy */
+	double busy;  /* the same as a part of the time that went by */
+	double rate;  /* bytes a microsecond */
+	double least; /* that it can be */
+	double most;
+	double weight; /* 0 to 1 */
+};
+
+static double rate_of(const struct mpib_balance_sum *sum, unsigned int rail)
+{
+	return sum->bytes[rail] / sum->usec[rail];
+}
+
+static bool says_enough(const struct mpib_balance_window *window)
+{
+	return window->bytes[0] > 0 && window->bytes[1] > 0 && window->busy_most_usec[0] > 0 &&
+	       window->busy_most_usec[1] > 0 &&
+	       window->bytes[0] + window->bytes[1] >= MPIB_BALANCE_WINDOW_BYTES;
+}
+
+static bool is_of_several(const struct mpib_balance_window *window)
+{
+	return window->busy_usec[0] > 1.05 * window->busy_most_usec[0] ||
+	       window->busy_usec[1] > 1.05 * window->busy_most_usec[1];
+}
+
+/* Where connections tell the time of a long part at once, each has to come to it. */
+static bool is_long_enough(const struct mpib_balance_window *window)
+{
+	if (window->usec < MPIB_BALANCE_WINDOW_USEC)
+		return false;
+	return window->longest_usec < 2 * MPIB_BALANCE_WINDOW_USEC || !is_of_several(window) ||
+	       window->usec >= window->longest_usec;
+}
+
+/* True where the open window is full. One that says nothing for too long is begun anew, unless a
+ * part that it waits for is under way. */
+static bool fill_window(struct mpib_balance *balance, const struct mpib_balance_look *look)
+{
+	struct mpib_balance_window *open = &balance->open;
+
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		open->bytes[rail] += (double)look->bytes[rail];
+		open->busy_usec[rail] += (double)look->busy_nsec[rail] / 1000;
+		open->busy_most_usec[rail] += (double)look->busy_most_nsec[rail] / 1000;
+		if ((double)look->busy_most_nsec[rail] / 1000 > open->longest_usec)
+			open->longest_usec = (double)look->busy_most_nsec[rail] / 1000;
+	}
+	open->usec += (double)look->usec;
+	if (look->connections > open->connections)
+		open->connections = look->connections;
+	if (open->bytes[0] + open->bytes[1] <= 0) {
+		open->usec = 0;
+		return false;
+	}
+	if (says_enough(open))
+		return is_long_enough(open);
+	if (open->usec >= MPIB_BALANCE_LONGEST_USEC &&
+	    !(open->bytes[0] <= 0 && look->under_way[0]) &&
+	    !(open->bytes[1] <= 0 && look->under_way[1])) {
+		balance->unused++;
+		memset(open, 0, sizeof(*open));
+	}
+	return false;
+}
+
+static double lesser(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+static double greater(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+static struct estimate estimate(const struct mpib_balance_window *window, unsigned int rail)
+{
+	double bytes = window->bytes[rail];
+	double sum = window->busy_usec[rail];
+	double one = window->busy_most_usec[rail];
+	/* Time of before the window may be told in it. */
+	double all = greater(window->usec, sum / (window->connections ? window->connections : 1));
+	double usec;
+	double ratio;
+
+	one = lesser(one, all);
+	/* Each is busy for `one`, there are sum / one of them, at any time. */
+	usec = sum > one && one < all ? all * (1 - pow(1 - one / all, sum / one)) : one;
+	ratio = one / lesser(all, sum);
+	return (struct estimate){
+		.usec = usec,
+		.busy = usec / all,
+		.rate = bytes / usec,
+		.least = bytes / lesser(all, sum),
+		.most = bytes / one,
+		.weight = ratio * ratio,
+	};
+}
+
+/* Bits 0 and 1: the rails that were faster than the average by far, 2 and 3: slower. */
+static uint8_t far_off(const struct estimate window[2], const struct mpib_balance_sum *average)
+{
+	unsigned int off = 0;
+
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		double rate = rate_of(average, rail);
+
+		off |= (window[rail].least > rate * (1 + STEP_PART)) << rail |
+		       (window[rail].most < rate * (1 - STEP_PART)) << (rail + 2);
+	}
+	return (uint8_t)off;
+}
+
+static void set(struct mpib_balance_sum *sum, const struct estimate window[2])
+{
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		sum->usec[rail] = window[rail].usec;
+		sum->bytes[rail] = window[rail].rate * window[rail].usec;
+	}
+}
+
+/* What was before loses as much as the window weighs. */
+static void fade(struct mpib_balance_sum *average, const struct estimate window[2],
+		 uint32_t settle_usec)
+{
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		double usec = window[rail].usec * window[rail].weight;
+		double keep = settle_usec / (settle_usec + usec);
+
+		average->usec[rail] = average->usec[rail] * keep + usec;
+		average->bytes[rail] = average->bytes[rail] * keep + window[rail].rate * usec;
+	}
+}
+
+/* Steps get smaller where they go to and fro. */
+static void lean(struct mpib_balance *balance, const struct estimate window[2])
+{
+	double idle = window[0].busy - window[1].busy; /* above 0: SUP idles more */
+	double pace = fabs(balance->pace);
+	double step;
+
+	if (greater(window[0].busy, window[1].busy) < ALWAYS_BUSY || fabs(idle) < IDLE_NOTICED)
+		return;
+	pace = (balance->pace < 0) == (idle < 0) ? lesser(pace * 1.1, PACE_MOST)
+						 : greater(pace / 2, PACE_LEAST);
+	step = lesser(pace, fabs(idle) / 10);
+	balance->pace = idle < 0 ? -pace : pace;
+	balance->lean =
+		greater(-LEAN_MOST, lesser(LEAN_MOST, balance->lean + (idle < 0 ? -step : step)));
+}
+
+/* Takes the window into what is known: how. */
+static enum mpib_balance_reason learn(struct mpib_balance *balance,
+				      const struct mpib_balance_limits *limits)
+{
+	const struct estimate window[2] = { estimate(&balance->open, 0),
+					    estimate(&balance->open, 1) };
+	enum mpib_balance_reason reason = MPIB_BALANCE_AVERAGE;
+	uint8_t before = balance->off;
+
+	balance->restless -= balance->restless > 0;
+	balance->off = balance->measured ? far_off(window, &balance->average) : 0;
+	if (!balance->measured) {
+		set(&balance->average, window);
+		balance->measured = true;
+		balance->lean = 0;
+		balance->pace = PACE_START;
+		reason = balance->returned ? MPIB_BALANCE_RETURN : MPIB_BALANCE_FIRST;
+	} else if (balance->off & before && balance->restless + STEP_COST <= STEPS_AT_ONCE_MAX) {
+		/* It may have come within the window before. */
+		bool alike = !far_off(window, &balance->latest);
+
+		set(&balance->average, window);
+		for (unsigned int rail = 0; rail < 2 && alike; rail++) {
+			balance->average.bytes[rail] += balance->latest.bytes[rail];
+			balance->average.usec[rail] += balance->latest.usec[rail];
+		}
+		balance->off = 0;
+		balance->pace = balance->pace < 0 ? -PACE_START : PACE_START;
+		balance->restless += STEP_COST;
+		reason = MPIB_BALANCE_STEP;
+	} else {
+		fade(&balance->average, window, limits->settle_usec);
+		lean(balance, window);
+	}
+	set(&balance->latest, window);
+	return reason;
+}
+
+/* ---- shares --------------------------------------------------------------------------------- */
+
+static uint32_t clamp(uint32_t share, const struct mpib_balance_limits *limits)
+{
+	if (share < limits->least)
+		return limits->least;
+	return share > limits->most ? limits->most : share;
+}
+
+/* What isn't worth a change: 1 % of 1024 at most, and near the ends what costs the smaller rail's
+ * part of the time little. */
+static uint32_t unnoticed(uint32_t share)
+{
+	uint32_t smaller = share < MPIB_SHARE_MAX / 2 ? share : MPIB_SHARE_MAX - share;
+
+	return smaller / 64 > 0 ? smaller / 64 : 1;
+}
+
+enum mpib_balance_reason mpib_balance_put(struct mpib_balance *balance,
+					  const struct mpib_balance_limits *limits, uint32_t share,
+					  enum mpib_balance_reason reason, uint64_t now_usec)
+{
+	uint32_t before = balance->share;
+
+	share = clamp(share, limits);
+	if (share == before)
+		return MPIB_BALANCE_NOTHING;
+
+	memmove(&balance->moves[1], &balance->moves[0],
+		(MPIB_BALANCE_MOVES - 1) * sizeof(balance->moves[0]));
+	balance->moves[0] = (struct mpib_balance_move){
+		.usec = now_usec,
+		.before = (uint16_t)before,
+		.after = (uint16_t)share,
+		.reason = (uint8_t)reason,
+	};
+	balance->share = share;
+	balance->changes++;
+	return reason;
+}
+
+static uint32_t balanced(const struct mpib_balance *balance)
+{
+	double sout = rate_of(&balance->average, 0);
+	double sup = rate_of(&balance->average, 1) * exp(balance->lean);
+
+	return (uint32_t)(sup / (sout + sup) * MPIB_SHARE_MAX + 0.5);
+}
+
+enum mpib_balance_reason mpib_balance_step(struct mpib_balance *balance,
+					   const struct mpib_balance_limits *limits,
+					   const struct mpib_balance_look *look, unsigned int lost,
+					   uint64_t now_usec)
+{
+	enum mpib_balance_reason reason;
+	uint32_t share;
+	uint32_t off;
+
+	if (lost) {
+		/* What is under way moves to the other rail: nothing of it is a measure. */
+		balance->lost |= (uint8_t)lost;
+		memset(&balance->open, 0, sizeof(balance->open));
+		return MPIB_BALANCE_NOTHING;
+	}
+	if (balance->lost) {
+		balance->lost = 0;
+		balance->measured = false;
+		balance->returned = true;
+	}
+	if (!fill_window(balance, look))
+		return MPIB_BALANCE_NOTHING;
+
+	reason = learn(balance, limits);
+	balance->returned = false;
+	balance->windows++;
+	memset(&balance->open, 0, sizeof(balance->open));
+
+	share = clamp(balanced(balance), limits);
+	off = share > balance->share ? share - balance->share : balance->share - share;
+	if (off < unnoticed(share))
+		return MPIB_BALANCE_NOTHING;
+	return mpib_balance_put(balance, limits, share, reason, now_usec);
+}
+
+uint64_t mpib_balance_rate(const struct mpib_balance *balance, unsigned int rail)
+{
+	if (!balance->measured)
+		return 0;
+	return (uint64_t)(rate_of(&balance->average, rail) * 1e6);
+}
+
+const char *mpib_balance_reason_text(enum mpib_balance_reason reason)
+{
+	static const char *const texts[MPIB_BALANCE_REASON_MAX] = {
+		[MPIB_BALANCE_NOTHING] = "no change",  [MPIB_BALANCE_START] = "start",
+		[MPIB_BALANCE_FIRST] = "first window", [MPIB_BALANCE_AVERAGE] = "average",
+		[MPIB_BALANCE_STEP] = "step",	       [MPIB_BALANCE_RETURN] = "rail is back",
+		[MPIB_BALANCE_BOUNDS] = "bounds",
+	};
+
+	return reason < MPIB_BALANCE_REASON_MAX ? texts[reason] : "unknown";
+}

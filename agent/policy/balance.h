@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The share of a flow that finds its own: from what its rails carried, and how long they were busy
+ * with it, to the share at which both need the same time. Pure: no I/O, no clock, no memory of its
+ * own. Index 0 is SOUT, 1 is SUP. */
+#ifndef MPIB_AGENT_BALANCE_H
+#define MPIB_AGENT_BALANCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A window takes that long at least, and that many bytes of both rails together. One that hasn't
+ * got them after the longest time says too little. */
+#define MPIB_BALANCE_WINDOW_USEC  10000u
+#define MPIB_BALANCE_WINDOW_BYTES (64u << 10)
+#define MPIB_BALANCE_LONGEST_USEC 1000000u
+
+/* Changes that are remembered for people. */
+#define MPIB_BALANCE_MOVES 4u
+
+/* ---- one connection's counters -------------------------------------------------------------- */
+
+/* What a sender counts, by rail. */
+struct mpib_balance_counts {
+	uint32_t timed;	       /* how often it began to tell the last two; 0: it doesn't */
+	uint64_t posted[2];    /* bytes */
+	uint64_t completed[2]; /* bytes, posted ones at most */
+	uint64_t busy_nsec[2]; /* while at least one part was under way, told as parts complete */
+};
+
+enum mpib_balance_lie {
+	MPIB_BALANCE_TRUE = 0,
+	MPIB_BALANCE_BACK,     /* a count jumped back */
+	MPIB_BALANCE_TOO_BUSY, /* more busy time than time went by */
+	MPIB_BALANCE_TOO_MANY, /* more bytes completed than posted */
+	MPIB_BALANCE_NO_TIME,  /* bytes complete, and no busy time goes by */
+	MPIB_BALANCE_LIE_MAX,
+};
+
+/* What was seen of a connection so far; all 0: nothing. */
+struct mpib_balance_seen {
+	struct mpib_balance_counts counts;
+	uint64_t told_usec[2]; /* busy time may be of after that */
+	uint8_t timeless[2];   /* looks in a row with bytes and no time */
+	uint8_t lie;	       /* enum mpib_balance_lie: nothing is taken from it any more */
+};
+
+/* What one or several connections add to a window. */
+struct mpib_balance_look {
+	uint64_t usec; /* since the look before */
+	uint64_t bytes[2];
+	uint64_t busy_nsec[2];	    /* of all together */
+	uint64_t busy_most_nsec[2]; /* of the busiest one */
+	unsigned int connections;   /* that told of any */
+	bool under_way[2];	    /* parts are */
+};
+
+/* Adds what @now has beyond @seen to @look, and keeps it; the first sight, and the first after it
+ * began anew, add nothing. A lie adds nothing for good, and is returned once. @now_usec: monotonic,
+ * not 0. */
+enum mpib_balance_lie mpib_balance_see(struct mpib_balance_seen *seen,
+				       const struct mpib_balance_counts *now, uint64_t now_usec,
+				       struct mpib_balance_look *look);
+/* "its counters jumped back"; also for people. */
+const char *mpib_balance_lie_text(enum mpib_balance_lie lie);
+
+/* ---- the decision --------------------------------------------------------------------------- */
+
+enum mpib_balance_reason {
+	MPIB_BALANCE_NOTHING = 0, /* no new share */
+	MPIB_BALANCE_START,	  /* not measured yet: the ports' speeds, or equal parts */
+	MPIB_BALANCE_FIRST,	  /* the first window */
+	MPIB_BALANCE_AVERAGE,	  /* the moving average went there */
+	MPIB_BALANCE_STEP,	  /* two windows in a row were far off it */
+	MPIB_BALANCE_RETURN,	  /* the first window after a lost rail came back */
+	MPIB_BALANCE_BOUNDS,	  /* bounds changed */
+	MPIB_BALANCE_REASON_MAX,
+};
+
+struct mpib_balance_limits {
+	uint32_t least;	      /* of the share, 0..1024 */
+	uint32_t most;	      /* not below @least */
+	uint32_t settle_usec; /* time constant of the moving average, in time of traffic; not 0 */
+};
+
+struct mpib_balance_move {
+	uint64_t usec; /* the look's time, as given */
+	uint16_t before;
+	uint16_t after;
+	uint8_t reason; /* enum mpib_balance_reason */
+};
+
+struct mpib_balance_sum {
+	double bytes[2];
+	double usec[2]; /* while the rail was busy */
+};
+
+/* What is being looked at. */
+struct mpib_balance_window {
+	double usec;
+	double bytes[2];
+	double busy_usec[2]; /* as in a look */
+	double busy_most_usec[2];
+	double longest_usec;	  /* that one connection told in one look */
+	unsigned int connections; /* at most in one look */
+};
+
+/* All 0 but the share: nothing is measured. */
+struct mpib_balance {
+	uint32_t share;	   /* in force */
+	uint8_t lost;	   /* bits of rails */
+	bool measured;	   /* `average` has something */
+	bool returned;	   /* the next window is the first one after a loss */
+	uint8_t off;	   /* how the latest window was off: a bit a rail and side */
+	uint32_t restless; /* goes up with each step, down with each window */
+	double lean; /* logarithm of the rates' ratio beyond what was measured: while one rail idles
+		      * and the other doesn't it has more to give */
+	double pace; /* of that; its sign is the latest direction */
+	struct mpib_balance_sum average;		    /* older ones weigh less */
+	struct mpib_balance_sum latest;			    /* the latest window */
+	struct mpib_balance_window open;		    /* the one that is being filled */
+	uint64_t windows;				    /* used */
+	uint64_t unused;				    /* windows that said too little */
+	uint64_t changes;				    /* of the share */
+	struct mpib_balance_move moves[MPIB_BALANCE_MOVES]; /* the latest first */
+};
+
+/* Takes what a look found: MPIB_BALANCE_NOTHING, or why balance->share is another one now. @lost:
+ * bits of rails that carry nothing at present. @now_usec: kept with the change, not judged. */
+enum mpib_balance_reason mpib_balance_step(struct mpib_balance *balance,
+					   const struct mpib_balance_limits *limits,
+					   const struct mpib_balance_look *look, unsigned int lost,
+					   uint64_t now_usec);
+/* Puts @share into force for @reason, within the limits; the same result. What was measured stays.
+ */
+enum mpib_balance_reason mpib_balance_put(struct mpib_balance *balance,
+					  const struct mpib_balance_limits *limits, uint32_t share,
+					  enum mpib_balance_reason reason, uint64_t now_usec);
+/* Bytes a second that @rail gave while it was busy; 0: not measured. */
+uint64_t mpib_balance_rate(const struct mpib_balance *balance, unsigned int rail);
+/* "first window", "step": for people. */
+const char *mpib_balance_reason_text(enum mpib_balance_reason reason);
+
+#endif

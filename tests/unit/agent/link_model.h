@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two rails as a model: each carries one part after another at its rate, and connections keep a
+ * window of messages on them, divided by a share. What they count is what a plugin counts: a rail
+ * is busy from a message on that takes both rails until nothing is under way on it. Time is in
+ * microseconds. */
+#ifndef MPIB_TESTS_UNIT_AGENT_LINK_MODEL_H
+#define MPIB_TESTS_UNIT_AGENT_LINK_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/policy/balance.h"
+
+#define LINK_CONNECTIONS_MAX 4u
+#define LINK_WINDOW_MAX	     32u
+
+struct link_connection {
+	double size;	     /* of a message */
+	unsigned int window; /* messages under way; 0: the connection is silent */
+	bool fixed;	     /* its share is `share`, whatever the flow's is */
+	uint32_t share;
+	struct mpib_balance_counts counts;
+
+	/* of each message: when its parts are done, 0 for none under way; their bytes, as counted
+	 */
+	double done[LINK_WINDOW_MAX][2];
+	double part[LINK_WINDOW_MAX][2];
+	double carried; /* bytes posted so far, whole messages */
+	unsigned int under_way[2];
+	bool timing[2]; /* its busy time goes on */
+	double busy_since[2];
+	double busy[2];
+};
+
+struct link {
+	double now;
+	double rate[2];	   /* bytes a microsecond */
+	double latency;	   /* of each part, beside its time on the rail */
+	double noise;	   /* each part takes up to so much more or less, as a part of 1 */
+	unsigned int lost; /* bits of rails: their parts take the other one */
+	uint64_t random;
+	double free[2]; /* when the rail has carried all that it was given */
+	struct link_connection connection[LINK_CONNECTIONS_MAX];
+};
+
+/* Lets @usec go by; connections that aren't fixed divide by @share. */
+void link_run(struct link *link, uint32_t share, double usec);
+/* Bytes that were given to the rails so far, by all connections or by connection @n. */
+double link_bytes(const struct link *link);
+double link_bytes_of(const struct link *link, unsigned int n);
+/* 0 to 1, from link->random. */
+double link_random(struct link *link);
+
+#endif

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A share that finds itself, on a modelled link: it gets there, follows, keeps still, and believes
+ * nothing that can't be. */
+#include "agent/policy/balance.h"
+
+#include <math.h>
+
+#include "common/macros.h"
+#include "tests/unit/agent/link_model.h"
+#include "tests/unit/agent/test.h"
+
+#define TICK 10000.0 /* microseconds between looks */
+
+static const struct mpib_balance_limits wide = { .least = 31, .most = 993, .settle_usec = 100000 };
+
+/* A flow on a link, and how it goes about its share. */
+struct flow {
+	struct link link;
+	struct mpib_balance balance;
+	struct mpib_balance_limits limits;
+	struct mpib_balance_seen seen[LINK_CONNECTIONS_MAX];
+	unsigned int others; /* bits of connections that are another flow's */
+	enum mpib_balance_lie lie;
+};
+
+static struct flow make_flow(double sout, double sup)
+{
+	struct flow flow = {
+		.link = { .rate = { sout, sup }, .latency = 5, .random = 20251129 },
+		.balance = { .share = 512 },
+		.limits = wide,
+	};
+
+	flow.link.connection[0] = (struct link_connection){ .size = 1 << 20, .window = 4 };
+	return flow;
+}
+
+/* One look, and the decision. */
+static enum mpib_balance_reason tick(struct flow *flow)
+{
+	struct mpib_balance_look look = { .usec = (uint64_t)TICK };
+
+	link_run(&flow->link, flow->balance.share, TICK);
+	for (unsigned int n = 0; n < LINK_CONNECTIONS_MAX; n++) {
+		struct mpib_balance_counts *counts = &flow->link.connection[n].counts;
+		enum mpib_balance_lie lie;
+
+		if (flow->others & 1u << n)
+			continue;
+		counts->timed = 1;
+		lie = mpib_balance_see(&flow->seen[n], counts, (uint64_t)flow->link.now, &look);
+		if (lie)
+			flow->lie = lie;
+	}
+	return mpib_balance_step(&flow->balance, &flow->limits, &look, flow->link.lost,
+				 (uint64_t)flow->link.now);
+}
+
+static void ticks(struct flow *flow, unsigned int n)
+{
+	while (n--)
+		(void)tick(flow);
+}
+
+/* What @n ticks from now on carry, as a part of what both rails can. */
+static double part_of_sum(struct flow *flow, unsigned int n)
+{
+	double before = link_bytes(&flow->link);
+
+	ticks(flow, n);
+	return (link_bytes(&flow->link) - before) / (n * TICK) /
+	       (flow->link.rate[0] + flow->link.rate[1]);
+}
+
+#define SHOULD(condition, ...)                                                                     \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			fail_msg(__VA_ARGS__);                                                     \
+	} while (0)
+
+static void it_finds_the_balance_from_equal_parts(void **state)
+{
+	static const double ratios[][2] = { { 1, 1 }, { 1, 2 }, { 1, 4 }, { 1, 8 }, { 8, 1 } };
+	static const struct {
+		double size;
+		unsigned int window;
+	} loads[] = { { 1 << 16, 1 },  { 1 << 16, 32 }, { 1 << 20, 1 },
+		      { 1 << 20, 32 }, { 1 << 22, 4 },	{ 1 << 26, 2 } };
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(ratios) * MPIB_ARRAY_SIZE(loads); k++) {
+		const double *ratio = ratios[k % MPIB_ARRAY_SIZE(ratios)];
+		size_t load = k / MPIB_ARRAY_SIZE(ratios);
+		double sum = ratio[0] + ratio[1];
+		/* 10 GB/s; a long message has to be through a few times */
+		struct flow flow = make_flow(10000 * ratio[0] / sum, 10000 * ratio[1] / sum);
+		double part;
+
+		flow.link.latency = 0.01;
+		flow.link.connection[0].size = loads[load].size;
+		flow.link.connection[0].window = loads[load].window;
+		ticks(&flow, 10);
+		part = part_of_sum(&flow, 50);
+		SHOULD(part >= 0.98, "%g:%g, messages of %g, window %u: share %u carries %.3f",
+		       ratio[0], ratio[1], loads[load].size, loads[load].window, flow.balance.share,
+		       part);
+	}
+}
+
+static void it_keeps_still_where_it_is(void **state)
+{
+	struct flow flow = make_flow(500, 2000);
+	uint64_t changes;
+
+	ticks(&flow, 20);
+	changes = flow.balance.changes;
+	ticks(&flow, 1000);
+	assert_int_equal(flow.balance.changes, changes);
+	assert_true(flow.balance.windows > 1000);
+	assert_int_equal(mpib_balance_rate(&flow.balance, 1) / 100000000, 19); /* with latency */
+}
+
+/* One of the latest changes was for @reason. */
+static bool has_moved(const struct flow *flow, enum mpib_balance_reason reason)
+{
+	for (unsigned int n = 0; n < MPIB_BALANCE_MOVES; n++)
+		if (flow->balance.moves[n].usec && flow->balance.moves[n].reason == reason)
+			return true;
+	return false;
+}
+
+static void a_step_is_followed_in_five_windows(void **state)
+{
+	/* 1:4 to 2:3, and back */
+	struct flow flow = make_flow(500, 2000);
+	double part;
+
+	flow.link.noise = 0.05;
+	ticks(&flow, 100);
+	for (unsigned int n = 0; n < 2; n++) {
+		flow.link.rate[0] = n ? 500 : 1000;
+		flow.link.rate[1] = n ? 2000 : 1500;
+		ticks(&flow, 5);
+		assert_true(has_moved(&flow, MPIB_BALANCE_STEP));
+		part = part_of_sum(&flow, 20);
+		SHOULD(part >= 0.98, "share %u carries %.3f", flow.balance.share, part);
+		ticks(&flow, 30);
+	}
+}
+
+/* 10^6 looks at a noisy link, with a step now and then. */
+static void it_does_not_swing_in_a_million_windows(void **state)
+{
+	struct flow flow = make_flow(500, 2000);
+	double lost = 0;
+	uint64_t changes = 0;
+	unsigned int sum_off = 0;
+
+	flow.link.noise = 0.2;
+	flow.link.connection[0].size = 8 << 20;
+	flow.link.connection[0].window = 2;
+	for (unsigned int n = 0; n < 1000000; n++) {
+		double right = flow.link.rate[1] / (flow.link.rate[0] + flow.link.rate[1]);
+		double off;
+
+		(void)tick(&flow);
+		if (n % 10000 == 9999) {
+			flow.link.rate[0] = 200 + 1800 * link_random(&flow.link);
+			flow.link.rate[1] = 200 + 1800 * link_random(&flow.link);
+		}
+		if (n % 10000 < 100)
+			continue;
+		off = fabs(flow.balance.share / 1024.0 / right - 1);
+		if (fabs((1 - flow.balance.share / 1024.0) / (1 - right) - 1) > off)
+			off = fabs((1 - flow.balance.share / 1024.0) / (1 - right) - 1);
+		lost += off;
+		sum_off += off > 0.1;
+		changes = flow.balance.changes;
+	}
+	/* On the average the smaller part is off by so much, and hardly ever by a tenth. */
+	SHOULD(lost / 1e6 < 0.03, "off by %.4f on the average", lost / 1e6);
+	SHOULD(sum_off < 10000, "%u windows were off by a tenth", sum_off);
+	SHOULD(changes < 500000, "%llu changes", (unsigned long long)changes);
+	assert_int_equal(flow.lie, MPIB_BALANCE_TRUE);
+}
+
+static void several_connections_of_a_flow_settle(void **state)
+{
+	static const unsigned int windows[] = { 1, 2, 8 };
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(windows); k++) {
+		struct flow flow = make_flow(500, 4000);
+		uint32_t least = 1024, most = 0;
+		double bytes, part;
+
+		flow.link.noise = 0.05;
+		for (unsigned int n = 0; n < LINK_CONNECTIONS_MAX; n++)
+			flow.link.connection[n] =
+				(struct link_connection){ .size = (1 << 18) * (1 + n),
+							  .window = windows[k] };
+		ticks(&flow, 30);
+		bytes = link_bytes(&flow.link);
+		for (unsigned int n = 0; n < 1000; n++) {
+			(void)tick(&flow);
+			least = flow.balance.share < least ? flow.balance.share : least;
+			most = flow.balance.share > most ? flow.balance.share : most;
+		}
+		part = (link_bytes(&flow.link) - bytes) / (1000 * TICK) / 4500;
+		SHOULD(part >= 0.98, "window %u: shares about %u carry %.4f", windows[k],
+		       flow.balance.share, part);
+		/* 910 would be right. */
+		SHOULD(least >= 895 && most <= 925, "window %u: %u to %u, %.4f", windows[k], least,
+		       most, part);
+	}
+}
+
+static void it_gives_way_to_another_flow_on_one_rail(void **state)
+{
+	struct flow flow = make_flow(1000, 1000);
+	double before, part;
+
+	ticks(&flow, 20);
+	flow.others = 2;
+	flow.link.connection[1] = (struct link_connection){
+		.size = 1 << 20, .window = 4, .fixed = true, .share = 1024
+	};
+	ticks(&flow, 20);
+	assert_true(flow.balance.share < 450);
+	part = part_of_sum(&flow, 100);
+	/* Equal times for its parts: the other one's queue is before both flows. */
+	SHOULD(part >= 0.94, "both together: %.3f", part);
+	flow.link.connection[1].window = 0;
+	ticks(&flow, 10);
+	before = link_bytes_of(&flow.link, 0);
+	ticks(&flow, 50);
+	part = (link_bytes_of(&flow.link, 0) - before) / (50 * TICK) / 2000;
+	SHOULD(part >= 0.98, "alone again, share %u: %.3f", flow.balance.share, part);
+}
+
+static void two_flows_that_find_theirs_fill_both_rails(void **state)
+{
+	struct flow one = make_flow(500, 2000);
+	struct flow other = one;
+	double bytes = 0;
+
+	other.balance.share = 100;
+	/* Both on the link of `one`: the other's connection is its number 1. */
+	one.link.connection[1] = one.link.connection[0];
+	one.link.connection[1].fixed = true;
+	one.others = 2;
+	for (unsigned int n = 0; n < 1000; n++) {
+		struct mpib_balance_look look = { .usec = (uint64_t)TICK };
+
+		one.link.connection[1].share = other.balance.share;
+		(void)tick(&one);
+		one.link.connection[1].counts.timed = 1;
+		(void)mpib_balance_see(&other.seen[1], &one.link.connection[1].counts,
+				       (uint64_t)one.link.now, &look);
+		(void)mpib_balance_step(&other.balance, &wide, &look, 0, (uint64_t)one.link.now);
+		if (n == 99)
+			bytes = link_bytes(&one.link);
+	}
+	bytes = (link_bytes(&one.link) - bytes) / (900 * TICK) / 2500;
+	SHOULD(bytes >= 0.98, "shares %u and %u carry %.3f", one.balance.share, other.balance.share,
+	       bytes);
+}
+
+static void a_lost_rail_is_no_measure_and_its_return_is_a_step(void **state)
+{
+	struct flow flow = make_flow(500, 2000);
+	uint32_t share;
+	uint64_t windows;
+
+	ticks(&flow, 100);
+	share = flow.balance.share;
+	windows = flow.balance.windows;
+	flow.link.lost = 2;
+	ticks(&flow, 200);
+	assert_int_equal(flow.balance.share, share);
+	assert_int_equal(flow.balance.windows, windows);
+
+	/* It comes back with another speed. */
+	flow.link.lost = 0;
+	flow.link.rate[1] = 1000;
+	ticks(&flow, 5);
+	assert_true(has_moved(&flow, MPIB_BALANCE_RETURN));
+	assert_in_range(flow.balance.share, 670, 695);
+}
+
+static void a_rail_that_stands_still_moves_nothing(void **state)
+{
+	struct flow flow = make_flow(500, 2000);
+	uint32_t share;
+
+	ticks(&flow, 50);
+	share = flow.balance.share;
+	flow.link.rate[1] = 1e-9;
+	ticks(&flow, 2); /* what was under way */
+	share = flow.balance.share;
+	ticks(&flow, 500);
+	assert_int_equal(flow.balance.share, share);
+}
+
+static void what_is_bound_by_latency_says_nothing(void **state)
+{
+	struct flow flow = make_flow(500, 2000);
+
+	/* 8 bytes go whole on the rail of the larger part, one at a time. */
+	flow.link.latency = 20;
+	flow.link.connection[0].size = 8;
+	flow.link.connection[0].window = 1;
+	ticks(&flow, 1000);
+	assert_int_equal(flow.balance.share, 512);
+	assert_int_equal(flow.balance.windows, 0);
+
+	/* 256 bytes are divided, and a second of them is not a window. */
+	flow.link.latency = 4000;
+	flow.link.connection[0].size = 256;
+	ticks(&flow, 1000);
+	assert_int_equal(flow.balance.share, 512);
+	assert_int_equal(flow.balance.windows, 0);
+	assert_true(flow.balance.unused >= 5);
+}
+
+static void it_stays_within_its_bounds(void **state)
+{
+	struct flow flow = make_flow(100, 10000);
+
+	flow.link.latency = 0.01;
+	ticks(&flow, 50);
+	assert_int_equal(flow.balance.share, 993);
+	flow.limits = (struct mpib_balance_limits){ 102, 307, 100000 };
+	assert_int_equal(mpib_balance_put(&flow.balance, &flow.limits, flow.balance.share,
+					  MPIB_BALANCE_BOUNDS, 1),
+			 MPIB_BALANCE_BOUNDS);
+	assert_int_equal(flow.balance.share, 307);
+	ticks(&flow, 50);
+	assert_int_equal(flow.balance.share, 307);
+	flow.link.rate[0] = 100000;
+	ticks(&flow, 50);
+	assert_int_equal(flow.balance.share, 102);
+}
+
+static void small_changes_are_not_written(void **state)
+{
+	struct flow flow = make_flow(1000, 1000);
+	struct mpib_balance_look look = { .usec = 10000,
+					  .busy_nsec = { 10000000, 10000000 },
+					  .busy_most_nsec = { 10000000, 10000000 } };
+
+	look.bytes[0] = 10000000;
+	look.bytes[1] = 10100000; /* 515 of 1024 */
+	for (unsigned int n = 0; n < 100; n++)
+		assert_int_equal(mpib_balance_step(&flow.balance, &wide, &look, 0, 1),
+				 MPIB_BALANCE_NOTHING);
+	look.bytes[1] = 10500000; /* 524 */
+	assert_int_equal(mpib_balance_step(&flow.balance, &wide, &look, 0, 1),
+			 MPIB_BALANCE_NOTHING);
+	for (unsigned int n = 0; n < 100; n++)
+		(void)mpib_balance_step(&flow.balance, &wide, &look, 0, 1);
+	assert_int_equal(flow.balance.moves[0].reason, MPIB_BALANCE_AVERAGE);
+	assert_in_range(flow.balance.share, 517, 525);
+	assert_int_equal(flow.balance.changes, 1);
+}
+
+/* ---- counters that lie ---------------------------------------------------------------------- */
+
+static void counters_that_cannot_be_change_nothing_and_are_told_once(void **state)
+{
+	static const struct {
+		enum mpib_balance_lie lie;
+		int64_t posted, completed, busy; /* added to those of SUP */
+	} lies[] = {
+		{ MPIB_BALANCE_BACK, 0, -1000000, 0 },
+		{ MPIB_BALANCE_BACK, -1000000, 0, 0 },
+		{ MPIB_BALANCE_BACK, 0, 0, -1000000 },
+		{ MPIB_BALANCE_TOO_MANY, 0, 1000000000, 0 },
+		{ MPIB_BALANCE_TOO_BUSY, 0, 0, 100000000 },
+	};
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(lies); k++) {
+		struct flow flow = make_flow(500, 2000);
+		struct mpib_balance_counts *counts = &flow.link.connection[0].counts;
+		struct mpib_balance_counts lying;
+		struct mpib_balance_look look = { 0 };
+		uint32_t share;
+
+		ticks(&flow, 50);
+		share = flow.balance.share;
+		lying = *counts;
+		lying.posted[1] += (uint64_t)lies[k].posted;
+		lying.completed[1] += (uint64_t)lies[k].completed;
+		lying.busy_nsec[1] += (uint64_t)lies[k].busy;
+		assert_int_equal(mpib_balance_see(&flow.seen[0], &lying,
+						  (uint64_t)flow.link.now + 10000, &look),
+				 lies[k].lie);
+		assert_int_equal(look.bytes[0] + look.bytes[1], 0);
+		flow.link.now += 10000;
+		flow.link.rate[1] = 500;
+		ticks(&flow, 50);
+		assert_int_equal(flow.balance.share, share);
+		assert_int_equal(flow.lie, MPIB_BALANCE_TRUE); /* not again */
+	}
+}
+
+static void bytes_in_no_time_are_a_lie(void **state)
+{
+	struct mpib_balance_counts counts = { .timed = 1 };
+	struct mpib_balance_seen seen = { 0 };
+	struct mpib_balance_look look = { 0 };
+	enum mpib_balance_lie lie = MPIB_BALANCE_TRUE;
+
+	for (unsigned int n = 0; n < 10 && !lie; n++) {
+		counts.posted[0] += 1000000;
+		counts.completed[0] += 1000000;
+		lie = mpib_balance_see(&seen, &counts, 10000 * (n + 1), &look);
+	}
+	assert_int_equal(lie, MPIB_BALANCE_NO_TIME);
+}
+
+static void a_long_part_may_tell_its_time_at_once(void **state)
+{
+	struct mpib_balance_counts counts = { .timed = 1, .posted = { 1 << 26, 1 << 26 } };
+	struct mpib_balance_seen seen = { 0 };
+	struct mpib_balance_look look = { 0 };
+
+	/* 20 s of silence, then 64 MiB and all of their time; again after 30 s. */
+	for (unsigned int n = 0; n < 2; n++) {
+		uint64_t start = n ? 50010000 : 10000;
+
+		for (uint64_t usec = 0; usec < 20000000; usec += 10000)
+			assert_int_equal(mpib_balance_see(&seen, &counts, start + usec, &look), 0);
+		counts.completed[1] += 1 << 26;
+		counts.busy_nsec[1] += 20000000000u;
+		assert_int_equal(mpib_balance_see(&seen, &counts, start + 20000000, &look), 0);
+		counts.posted[1] += 1 << 26;
+	}
+	assert_int_equal(look.bytes[1], 1 << 27);
+}
+
+static void it_is_not_a_lie_to_begin_anew(void **state)
+{
+	struct flow flow = make_flow(500, 2000);
+	struct mpib_balance_counts *counts = &flow.link.connection[0].counts;
+	struct mpib_balance_look look = { 0 };
+	struct mpib_balance_counts anew = { .timed = 2 };
+
+	ticks(&flow, 50);
+	assert_true(counts->completed[0] > 0);
+	assert_int_equal(
+		mpib_balance_see(&flow.seen[0], &anew, (uint64_t)flow.link.now + 10000, &look),
+		MPIB_BALANCE_TRUE);
+	anew.timed = 0;
+	assert_int_equal(
+		mpib_balance_see(&flow.seen[0], &anew, (uint64_t)flow.link.now + 20000, &look),
+		MPIB_BALANCE_TRUE);
+	assert_int_equal(look.bytes[0] + look.bytes[1] + look.busy_nsec[0] + look.busy_nsec[1], 0);
+}
+
+static void everything_has_a_text(void **state)
+{
+	for (unsigned int n = 0; n < MPIB_BALANCE_LIE_MAX; n++)
+		assert_string_not_equal(mpib_balance_lie_text((enum mpib_balance_lie)n), "unknown");
+	for (unsigned int n = 0; n < MPIB_BALANCE_REASON_MAX; n++)
+		assert_string_not_equal(mpib_balance_reason_text((enum mpib_balance_reason)n),
+					"unknown");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_finds_the_balance_from_equal_parts),
+		cmocka_unit_test(it_keeps_still_where_it_is),
+		cmocka_unit_test(a_step_is_followed_in_five_windows),
+		cmocka_unit_test(it_does_not_swing_in_a_million_windows),
+		cmocka_unit_test(several_connections_of_a_flow_settle),
+		cmocka_unit_test(it_gives_way_to_another_flow_on_one_rail),
+		cmocka_unit_test(two_flows_that_find_theirs_fill_both_rails),
+		cmocka_unit_test(a_lost_rail_is_no_measure_and_its_return_is_a_step),
+		cmocka_unit_test(a_rail_that_stands_still_moves_nothing),
+		cmocka_unit_test(what_is_bound_by_latency_says_nothing),
+		cmocka_unit_test(it_stays_within_its_bounds),
+		cmocka_unit_test(small_changes_are_not_written),
+		cmocka_unit_test(counters_that_cannot_be_change_nothing_and_are_told_once),
+		cmocka_unit_test(bytes_in_no_time_are_a_lie),
+		cmocka_unit_test(a_long_part_may_tell_its_time_at_once),
+		cmocka_unit_test(it_is_not_a_lie_to_begin_anew),
+		cmocka_unit_test(everything_has_a_text),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
