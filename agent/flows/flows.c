@@ -207,10 +207,29 @@ void mpib_flows_forget_peer(struct mpib_flows *flows, struct mpib_peer *peer)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
+static void on_rails(void *user, uint32_t slot, const struct mpib_rail_news *news)
+{
+	const struct mpib_flows *flows = user;
+
+	mpib_journal_rails(flows->journal, slot, mpib_registry_slot(flows->registry, slot),
+			   mpib_shares_verdict(flows->shares, slot), news);
+}
+
+static void on_lie(void *user, const struct mpib_reg *reg, const char *why)
+{
+	const struct mpib_flows *flows = user;
+
+	mpib_journal_lie(flows->journal, reg, why);
+}
+
 void mpib_flows_init(struct mpib_flows *flows)
 {
+	static const struct mpib_traffic_ops ops = { .rails = on_rails, .lie = on_lie };
+
 	TAILQ_INIT(&flows->ending);
 	mpib_traffic_init(&flows->traffic, flows->registry);
+	flows->traffic.ops = &ops;
+	flows->traffic.ops_user = flows;
 }
 
 /* Frees the memory of processes whose end isn't through, and nothing else: the next agent finds in

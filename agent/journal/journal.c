@@ -19,6 +19,7 @@
 enum class {
 	CLASS_ALWAYS, /* rare by nature */
 	CLASS_FLOW,
+	CLASS_RAIL,
 	CLASS_CLIENT,
 	CLASS_MAX,
 };
@@ -60,11 +61,14 @@ static const struct {
 	[MPIB_EVENT_SUPPRESSED] = { "suppressed", "7e1b3c0d42b6486d9e7902946f54cdb2",
 				    CLASS_ALWAYS },
 	[MPIB_EVENT_OVERRIDE] = { "override", "5b1f6a0f2c1c4a68a3e0f5a1d9a7c3be", CLASS_ALWAYS },
+	[MPIB_EVENT_RAIL_LOST] = { "rail-lost", "820e32dfe43e4d9eac4e85a1a927b474", CLASS_RAIL },
+	[MPIB_EVENT_RAIL_BACK] = { "rail-back", "4e30a6abe2914d148ddbdee0502252dc", CLASS_RAIL },
 };
 
 static const uint32_t bursts[CLASS_MAX] = {
 	[CLASS_ALWAYS] = UINT32_MAX,
 	[CLASS_FLOW] = MPIB_JOURNAL_BURST_FLOW,
+	[CLASS_RAIL] = MPIB_JOURNAL_BURST_RAIL,
 	[CLASS_CLIENT] = MPIB_JOURNAL_BURST_CLIENT,
 };
 

@@ -28,13 +28,16 @@ enum mpib_event {
 	MPIB_EVENT_ADOPT,
 	MPIB_EVENT_SUPPRESSED,
 	MPIB_EVENT_OVERRIDE, /* a share set by a person came or went */
+	MPIB_EVENT_RAIL_LOST,
+	MPIB_EVENT_RAIL_BACK,
 	MPIB_EVENT_MAX,
 };
 
-/* Length of a window and how many entries it takes: of jobs' events, and of what bad or unlucky
- * clients cause. The unit's own limit is above their sum. */
+/* Length of a window and how many entries it takes: of jobs' events, of their rails, and of what
+ * bad or unlucky clients cause. The unit's own limit is above their sum. */
 #define MPIB_JOURNAL_WINDOW_USEC  (10u * MPIB_CLOCK_SECOND)
 #define MPIB_JOURNAL_BURST_FLOW	  1000u
+#define MPIB_JOURNAL_BURST_RAIL	  500u
 #define MPIB_JOURNAL_BURST_CLIENT 50u
 
 struct mpib_journal;
@@ -77,6 +80,10 @@ void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg
 			     const char *why);
 void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
 		       const struct mpib_verdict *verdict, uint32_t share_before);
+/* Connections of one process lost a rail or have it again: an entry a rail and way. @verdict: the
+ * share in the table. */
+void mpib_journal_rails(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
+			const struct mpib_verdict *verdict, const struct mpib_rail_news *news);
 /* @how is "set", "unset" or "expired"; @usec its time, 0 for no end. */
 void mpib_journal_override(struct mpib_journal *journal, const struct mpib_override *override,
 			   const char *how, uint64_t usec, uid_t uid);
@@ -94,6 +101,8 @@ bool mpib_journal_quota(struct mpib_journal *journal, pid_t pid, uid_t uid, unsi
 void mpib_journal_client(struct mpib_journal *journal, pid_t pid, uid_t uid, const char *why);
 /* The same event, of a client that passed a descriptor without a use and stays connected. */
 void mpib_journal_descriptor(struct mpib_journal *journal, pid_t pid, uid_t uid);
+/* The same event, of a process whose counters say what can't be. */
+void mpib_journal_lie(struct mpib_journal *journal, const struct mpib_reg *reg, const char *why);
 void mpib_journal_limit(struct mpib_journal *journal, const char *text);
 
 #endif

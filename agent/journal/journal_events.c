@@ -139,6 +139,88 @@ void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struc
 	(void)mpib_journal_emit(journal, &entry);
 }
 
+/* ---- rails ---------------------------------------------------------------------------------- */
+
+static const char *const rail_names[2] = { "SOUT", "SUP" };
+
+/* What the connections that have news are on now, for a sentence and for a field. */
+static const struct {
+	const char *sentence;
+	const char *field;
+} in_force[4] = {
+	{ "no rail is left, messages wait for one", "none" },
+	{ "SOUT takes all", "sout" },
+	{ "SUP takes all", "sup" },
+	{ "both rails are in use", "both" },
+};
+
+static void tell_rail(struct mpib_journal *journal, enum mpib_event event, unsigned int rail,
+		      uint32_t index, const struct mpib_slot *slot,
+		      const struct mpib_verdict *verdict, const struct mpib_rail_news *news)
+{
+	bool lost = event == MPIB_EVENT_RAIL_LOST;
+	uint64_t times = lost ? news->added.losses[rail] : news->added.returns[rail];
+	uint32_t connections = lost ? news->lost_by[rail] : news->returned_to[rail];
+	int priority = !lost ? LOG_NOTICE : news->up ? LOG_WARNING : LOG_ERR;
+	struct mpib_entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX];
+	char peer[MPIB_IPV4_TEXT_MAX];
+	char percent[MPIB_SHARE_TEXT_MAX];
+
+	if (!times || !mpib_journal_admit(journal, event))
+		return;
+
+	mpib_entry_start(&entry, event, priority,
+			 "flow %s %s %s%s: %" PRIu64 " time%s on %u connection%s of pid %ld; %s; "
+			 "share in the table %u (%s); %u of the flow's %u connections lack %s",
+			 mpib_flow_format(slot->src_be, slot->dst_be, flow), lost ? "lost" : "has",
+			 rail_names[rail], lost ? "" : " back", times, times == 1 ? "" : "s",
+			 connections, connections == 1 ? "" : "s", (long)news->pid,
+			 in_force[news->up].sentence, verdict->share,
+			 mpib_share_format(verdict->share, percent), slot->rail_state.lost[rail],
+			 slot->rail_state.known, rail_names[rail]);
+	add_slot(&entry, index, slot, verdict);
+	mpib_entry_add(&entry, "MPIB_RAIL=%s", rail ? "sup" : "sout");
+	mpib_entry_add(&entry, "MPIB_IN_FORCE=%s", in_force[news->up].field);
+	mpib_entry_add(&entry, "MPIB_PEER=%s", mpib_ipv4_format(slot->dst_be, peer));
+	mpib_entry_add(&entry, "MPIB_TIMES=%" PRIu64, times);
+	mpib_entry_add(&entry, "MPIB_PARTS_AGAIN=%" PRIu64, news->added.parts_again[rail]);
+	add_process(&entry, news->pid, news->uid);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_rails(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
+			const struct mpib_verdict *verdict, const struct mpib_rail_news *news)
+{
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		bool up = news->up >> rail & 1u;
+
+		/* What came last is told last. */
+		tell_rail(journal, up ? MPIB_EVENT_RAIL_LOST : MPIB_EVENT_RAIL_BACK, rail, index,
+			  slot, verdict, news);
+		tell_rail(journal, up ? MPIB_EVENT_RAIL_BACK : MPIB_EVENT_RAIL_LOST, rail, index,
+			  slot, verdict, news);
+	}
+}
+
+void mpib_journal_lie(struct mpib_journal *journal, const struct mpib_reg *reg, const char *why)
+{
+	struct mpib_entry entry;
+
+	if (!mpib_journal_admit(journal, MPIB_EVENT_CLIENT))
+		return;
+
+	mpib_entry_start(&entry, MPIB_EVENT_CLIENT, LOG_WARNING,
+			 "counters of pid %ld (uid %u) say of connection 0x%08x what can't be: %s; "
+			 "not believed from now on",
+			 (long)reg->peer->pid, reg->peer->user->uid, reg->conn_id, why);
+	mpib_entry_add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
+	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+/* ---- policy --------------------------------------------------------------------------------- */
+
 void mpib_journal_override(struct mpib_journal *journal, const struct mpib_override *override,
 			   const char *how, uint64_t usec, uid_t uid)
 {

@@ -9,7 +9,7 @@
 
 #include "agent/journal/journal.h"
 
-#define MPIB_ENTRY_FIELDS_MAX 16
+#define MPIB_ENTRY_FIELDS_MAX 20
 
 /* One entry under construction: fields as "NAME=value" in one buffer. */
 struct mpib_entry {

@@ -18,6 +18,7 @@ struct mpib_counter_map {
 	 */
 	uint32_t entries;
 	uint32_t entry_size;
+	bool has_rails;
 };
 
 struct mpib_counter_map *mpib_counter_map_free(struct mpib_counter_map *map)
@@ -38,7 +39,7 @@ static uint32_t load32(const void *at)
 
 static uint64_t load64(const uint64_t *at)
 {
-	return __atomic_load_n(at, __ATOMIC_RELAXED);
+	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
 }
 
 static int check_header(struct mpib_counter_map *map)
@@ -51,6 +52,7 @@ static int check_header(struct mpib_counter_map *map)
 
 	map->entries = load32(&header->entries);
 	map->entry_size = load32(&header->entry_size);
+	map->has_rails = load32(&header->features) & MPIB_COUNTERS_HAVE_FAILOVER;
 	if (map->entry_size < sizeof(struct mpib_counter_entry) || map->entry_size % 8 != 0 ||
 	    map->entries > (map->size - sizeof(*header)) / map->entry_size)
 		return -EBADMSG;
@@ -105,17 +107,26 @@ uint32_t mpib_counter_map_entries(const struct mpib_counter_map *map)
 	return map->entries;
 }
 
+/* The entry at @index, or NULL where it is free or there is none. */
+static const struct mpib_counter_entry *live_entry(const struct mpib_counter_map *map,
+						   uint32_t index)
+{
+	const struct mpib_counter_entry *entry;
+
+	if (index >= map->entries)
+		return NULL;
+	entry = (const void *)(map->base + sizeof(struct mpib_counters_header) +
+			       (size_t)index * map->entry_size);
+	return load32(&entry->state) == MPIB_COUNTER_LIVE ? entry : NULL;
+}
+
 bool mpib_counter_map_at(const struct mpib_counter_map *map, uint32_t index, uint32_t *ret_conn_id,
 			 struct mpib_counter_bytes *ret)
 {
-	const struct mpib_counter_entry *entry;
+	const struct mpib_counter_entry *entry = live_entry(map, index);
 	uint32_t kind;
 
-	if (index >= map->entries)
-		return false;
-	entry = (const void *)(map->base + sizeof(struct mpib_counters_header) +
-			       (size_t)index * map->entry_size);
-	if (load32(&entry->state) != MPIB_COUNTER_LIVE)
+	if (!entry)
 		return false;
 
 	*ret = (struct mpib_counter_bytes){ 0 };
@@ -129,5 +140,27 @@ bool mpib_counter_map_at(const struct mpib_counter_map *map, uint32_t index, uin
 		else if (kind == MPIB_COUNTER_RECV)
 			ret->received[rail] = value;
 	}
+	return true;
+}
+
+bool mpib_counter_map_rails(const struct mpib_counter_map *map, uint32_t index,
+			    struct mpib_counter_rails *ret)
+{
+	const struct mpib_counter_entry *entry = map->has_rails ? live_entry(map, index) : NULL;
+
+	if (!entry)
+		return false;
+
+	*ret = (struct mpib_counter_rails){ 0 };
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		/* In this order a rail that flaps meanwhile isn't back more often than it was
+		 * lost. */
+		ret->returns[rail] = load64(&entry->returns[rail]);
+		ret->losses[rail] = load64(&entry->losses[rail]);
+		/* None was sent again without a loss, and they are in the next cache line. */
+		if (ret->losses[rail])
+			ret->parts_again[rail] = load64(&entry->parts_again[rail]);
+	}
+	ret->up = load32(&entry->rails_up);
 	return true;
 }

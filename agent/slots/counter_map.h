@@ -24,9 +24,21 @@ struct mpib_counter_bytes {
 	uint64_t received[2];
 };
 
+/* What one connection says of its rails, see common/counters.h. */
+struct mpib_counter_rails {
+	uint64_t losses[2];
+	uint64_t returns[2];
+	uint64_t parts_again[2];
+	uint32_t up; /* a mask */
+};
+
 uint32_t mpib_counter_map_entries(const struct mpib_counter_map *map);
 /* The entry at @index: whose it is, and its bytes. False where it is free or there is none. */
 bool mpib_counter_map_at(const struct mpib_counter_map *map, uint32_t index, uint32_t *ret_conn_id,
 			 struct mpib_counter_bytes *ret);
+/* The same entry's rails. False where the process doesn't keep these numbers: it has an older
+ * plugin. */
+bool mpib_counter_map_rails(const struct mpib_counter_map *map, uint32_t index,
+			    struct mpib_counter_rails *ret);
 
 #endif

@@ -139,6 +139,8 @@ static void bind_flow(struct mpib_registry *registry, struct mpib_slot *slot, ui
 	memset(&slot->rate, 0, sizeof(slot->rate));
 	memset(&slot->sampled, 0, sizeof(slot->sampled));
 	slot->moved_usec = 0;
+	memset(&slot->rails, 0, sizeof(slot->rails));
+	memset(&slot->rail_state, 0, sizeof(slot->rail_state));
 	if (slot >= &registry->slots[registry->n_touched])
 		registry->n_touched = (uint32_t)(slot - registry->slots) + 1;
 	LIST_INSERT_HEAD(flow_bucket(registry, src_be, dst_be), slot, bucket);
@@ -372,6 +374,7 @@ int mpib_registry_adopt(struct mpib_registry *registry, struct mpib_peer *peer, 
 	}
 
 	reg->adopted = true;
+	reg->restored = true;
 	*ret = reg;
 	return 0;
 }

@@ -13,9 +13,10 @@
 
 #include "agent/slots/counter_map.h"
 #include "agent/slots/quota.h"
+#include "agent/slots/rails.h"
 #include "common/mpib_agent_iface.h"
 
-/* Bounds the memory: about 20 MiB when all are used. */
+/* Bounds the memory: about 28 MiB when all are used. */
 #define MPIB_REGISTRY_MAX 131072u
 
 /* No record in the state file. */
@@ -30,6 +31,7 @@ LIST_HEAD(mpib_slot_list, mpib_slot);
 LIST_HEAD(mpib_user_list, mpib_user);
 LIST_HEAD(mpib_hold_list, mpib_hold);
 TAILQ_HEAD(mpib_peer_queue, mpib_peer);
+TAILQ_HEAD(mpib_slot_queue, mpib_slot);
 
 /* What one user holds; exists while anything does. */
 struct mpib_user {
@@ -61,6 +63,8 @@ struct mpib_peer {
 	uint32_t scan_next;
 	uint32_t scan_left;
 	uint8_t look;
+	uint32_t n_tables;	       /* that it handed over so far (kept by traffic.c) */
+	bool rails_lied;	       /* some of its counts of rails can't be; told */
 	TAILQ_ENTRY(mpib_peer) ending; /* its end takes several turns (kept by flows) */
 	const char *ending_why;
 	bool dead;	/* its registrations are gone; nothing new is taken */
@@ -91,6 +95,11 @@ struct mpib_slot {
 	struct mpib_counter_bytes rate;	   /* in the latest second, bytes a second */
 	struct mpib_counter_bytes sampled; /* what bytes was then */
 	uint64_t moved_usec;		   /* when bytes grew last, since the epoch; 0: never */
+	struct mpib_rail_counts rails;	   /* of the flow's connections, since the same moment */
+	struct mpib_rail_state rail_state;
+	TAILQ_ENTRY(mpib_slot) telling; /* while there is news (kept by traffic.c) */
+	struct mpib_rail_news news;
+	bool has_news;
 };
 
 struct mpib_reg {
@@ -104,10 +113,12 @@ struct mpib_reg {
 	uint32_t sup_src_be;
 	uint32_t sup_dst_be;
 	struct mpib_counter_bytes seen; /* of its counters */
+	struct mpib_reg_rails rails;	/* likewise */
 	uint32_t place;			/* its entry in the peer's table, or MPIB_PLACE_NONE */
 	uint32_t record;		/* where the state file holds it, or MPIB_RECORD_NONE... */
 	uint32_t file;			/* ...in the file of this number (kept by flows_state.c) */
-	bool adopted; /* of an earlier agent, and its process hasn't registered it again */
+	bool adopted;  /* of an earlier agent, and its process hasn't registered it again */
+	bool restored; /* of an earlier agent */
 };
 
 struct mpib_registry;

@@ -19,6 +19,9 @@
 #define SCAN_MAX   131072u
 #define SEARCH_MAX 32768u
 
+/* What it costs to tell news, in looks. */
+#define TELL_COST 64u
+
 enum look {
 	LOOK_NOT = 0,
 	LOOK_REGS, /* at the entries whose place is known */
@@ -28,6 +31,99 @@ enum look {
 void mpib_traffic_init(struct mpib_traffic *traffic, struct mpib_registry *registry)
 {
 	*traffic = (struct mpib_traffic){ .registry = registry };
+	TAILQ_INIT(&traffic->telling);
+}
+
+/* ---- rails ---------------------------------------------------------------------------------- */
+
+static void tell(struct mpib_traffic *traffic, struct mpib_slot *slot)
+{
+	if (!slot->has_news)
+		return;
+	TAILQ_REMOVE(&traffic->telling, slot, telling);
+	slot->has_news = false;
+	if (traffic->ops)
+		traffic->ops->rails(traffic->ops_user,
+				    mpib_registry_slot_index(traffic->registry, slot), &slot->news);
+}
+
+/* Keeps what a connection added until all of its process were looked at. */
+static void keep_news(struct mpib_traffic *traffic, struct mpib_slot *slot,
+		      const struct mpib_reg *reg, const struct mpib_rail_counts *added)
+{
+	struct mpib_rail_news *news = &slot->news;
+
+	if (slot->has_news && news->peer_key != reg->peer->key)
+		tell(traffic, slot);
+	if (!slot->has_news) {
+		*news = (struct mpib_rail_news){
+			.peer_key = reg->peer->key,
+			.pid = reg->peer->pid,
+			.uid = reg->peer->user->uid,
+		};
+		slot->has_news = true;
+		TAILQ_INSERT_TAIL(&traffic->telling, slot, telling);
+	}
+
+	mpib_rails_add(&news->added, added);
+	news->up |= reg->rails.up;
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		news->lost_by[rail] += added->losses[rail] != 0;
+		news->returned_to[rail] += added->returns[rail] != 0;
+	}
+}
+
+static void uncount_rails(struct mpib_traffic *traffic, struct mpib_slot *slot,
+			  struct mpib_reg_rails *rails)
+{
+	if (!rails->known)
+		return;
+	mpib_rails_count(&slot->rail_state, rails, false);
+	mpib_rails_count(&traffic->rail_state, rails, false);
+	rails->known = false;
+}
+
+static void disbelieve(struct mpib_traffic *traffic, struct mpib_reg *reg, const char *why)
+{
+	reg->rails.lied = true;
+	if (traffic->ops && !reg->peer->rails_lied)
+		traffic->ops->lie(traffic->ops_user, reg, why);
+	reg->peer->rails_lied = true;
+}
+
+static void look_at_rails(struct mpib_traffic *traffic, struct mpib_slot *slot,
+			  struct mpib_reg *reg)
+{
+	struct mpib_rail_counts added;
+	struct mpib_counter_rails now;
+	const char *why;
+
+	uncount_rails(traffic, slot, &reg->rails);
+	if (reg->rails.lied || !mpib_counter_map_rails(reg->peer->counters, reg->place, &now))
+		return;
+
+	why = mpib_rails_judge(&reg->rails, &now, reg->peer->n_tables, reg->restored, &added);
+	if (why) {
+		disbelieve(traffic, reg, why);
+		return;
+	}
+
+	reg->rails.known = true;
+	mpib_rails_count(&slot->rail_state, &reg->rails, true);
+	mpib_rails_count(&traffic->rail_state, &reg->rails, true);
+	mpib_rails_add(&slot->rails, &added);
+	mpib_rails_add(&traffic->rails, &added);
+	if (mpib_rails_changed(&added))
+		keep_news(traffic, slot, reg, &added);
+}
+
+static uint32_t tell_news(struct mpib_traffic *traffic, uint32_t budget)
+{
+	while (budget && !TAILQ_EMPTY(&traffic->telling)) {
+		tell(traffic, TAILQ_FIRST(&traffic->telling));
+		budget -= budget < TELL_COST ? budget : TELL_COST;
+	}
+	return budget;
 }
 
 /* ---- one registration ----------------------------------------------------------------------- */
@@ -42,10 +138,10 @@ static uint64_t advance(uint64_t *seen, uint64_t now)
 }
 
 /* Looks at the entry that was the registration's. False where it is another's by now. */
-static bool look_at(const struct mpib_traffic *traffic, struct mpib_reg *reg)
+static bool look_at(struct mpib_traffic *traffic, struct mpib_reg *reg)
 {
+	struct mpib_slot *slot = mpib_registry_slot(traffic->registry, reg->slot);
 	struct mpib_counter_bytes bytes;
-	struct mpib_slot *slot;
 	uint64_t moved = 0;
 	uint32_t conn_id;
 
@@ -53,11 +149,11 @@ static bool look_at(const struct mpib_traffic *traffic, struct mpib_reg *reg)
 		return false;
 	if (!mpib_counter_map_at(reg->peer->counters, reg->place, &conn_id, &bytes) ||
 	    conn_id != reg->conn_id) {
+		uncount_rails(traffic, slot, &reg->rails);
 		reg->place = MPIB_PLACE_NONE;
 		return false;
 	}
 
-	slot = mpib_registry_slot(traffic->registry, reg->slot);
 	for (unsigned int rail = 0; rail < 2; rail++) {
 		uint64_t sent = advance(&reg->seen.sent[rail], bytes.sent[rail]);
 		uint64_t received = advance(&reg->seen.received[rail], bytes.received[rail]);
@@ -68,6 +164,7 @@ static bool look_at(const struct mpib_traffic *traffic, struct mpib_reg *reg)
 	}
 	if (moved)
 		slot->moved_usec = mpib_clock_usec(CLOCK_REALTIME);
+	look_at_rails(traffic, slot, reg);
 	return true;
 }
 
@@ -84,7 +181,7 @@ static struct mpib_user *user_of_round(const struct mpib_traffic *traffic,
 	return user;
 }
 
-void mpib_traffic_last(struct mpib_traffic *traffic, struct mpib_reg *reg)
+static void find_and_look(struct mpib_traffic *traffic, struct mpib_reg *reg)
 {
 	struct mpib_user *user = user_of_round(traffic, reg->peer);
 	struct mpib_counter_bytes bytes;
@@ -108,11 +205,20 @@ void mpib_traffic_last(struct mpib_traffic *traffic, struct mpib_reg *reg)
 	}
 }
 
+void mpib_traffic_last(struct mpib_traffic *traffic, struct mpib_reg *reg)
+{
+	struct mpib_slot *slot = mpib_registry_slot(traffic->registry, reg->slot);
+
+	find_and_look(traffic, reg);
+	uncount_rails(traffic, slot, &reg->rails);
+	if (slot->n_regs == 1)
+		tell(traffic, slot);
+}
+
 /* ---- a round -------------------------------------------------------------------------------- */
 
 /* Looks at registrations of a process. Returns what is left of @budget. */
-static uint32_t look_at_regs(const struct mpib_traffic *traffic, struct mpib_peer *peer,
-			     uint32_t budget)
+static uint32_t look_at_regs(struct mpib_traffic *traffic, struct mpib_peer *peer, uint32_t budget)
 {
 	for (; budget && peer->look_next; budget--) {
 		struct mpib_reg *reg = peer->look_next;
@@ -127,7 +233,7 @@ static uint32_t look_at_regs(const struct mpib_traffic *traffic, struct mpib_pee
 }
 
 /* Goes through the table for registrations whose place isn't known; goes on where it stopped. */
-static uint32_t scan(const struct mpib_traffic *traffic, struct mpib_peer *peer, uint32_t budget)
+static uint32_t scan(struct mpib_traffic *traffic, struct mpib_peer *peer, uint32_t budget)
 {
 	struct mpib_user *user = user_of_round(traffic, peer);
 	struct mpib_counter_bytes bytes;
@@ -234,6 +340,8 @@ bool mpib_traffic_step(struct mpib_traffic *traffic)
 		else
 			traffic->peers_left = 0;
 	}
+	if (traffic->going)
+		budget = tell_news(traffic, budget);
 	/* Budget that is left means that all slots had their turn, too. */
 	if (traffic->going && budget && make_rates(traffic, budget))
 		traffic->going = false;
@@ -272,6 +380,7 @@ int mpib_traffic_set_table(struct mpib_traffic *traffic, struct mpib_peer *peer,
 		(void)look_at_regs(traffic, peer, SLICE);
 	}
 	mpib_registry_peer_count(registry, peer, map);
+	peer->n_tables++;
 	peer->scan_next = 0;
 	return 0;
 }

@@ -33,13 +33,13 @@ done
 
 # Each event that the agent can name is in the page and in the operators' table, with a catalog text.
 events=$(sed -n 's/.*\[MPIB_EVENT_[A-Z_]*\] = { "\([a-z-]*\)".*/\1/p' "$source/agent/journal/journal.c")
-[ "$(echo "$events" | wc -l)" -ge 13 ] || { echo "events of journal.c not found"; bad=1; }
+[ "$(echo "$events" | wc -l)" -ge 15 ] || { echo "events of journal.c not found"; bad=1; }
 listed=$(sed -n '/^Events are/,/\.$/p' "$docs/mpib-agentd.8" | tr -s ' ,.\n' '\n' |
 	grep -vxE 'Events|are|and|')
 diff <(echo "$events" | sort) <(echo "$listed" | sort) || { echo "events differ: mpib-agentd.8"; bad=1; }
 in_table=$(sed -n 's/^| `\([a-z-]*\)` |.*/\1/p' "$docs/operators.md")
 diff <(echo "$events" | sort) <(echo "$in_table" | sort) || { echo "events differ: operators.md"; bad=1; }
-[ "$(grep -c '^journalctl ' "$docs/operators.md")" -eq 10 ] || { echo "not ten queries"; bad=1; }
+[ "$(grep -c '^journalctl ' "$docs/operators.md")" -eq 11 ] || { echo "not eleven queries"; bad=1; }
 
 # What an event's catalog text tells to do is what the operators' table tells: the same commands, and
 # none in other words.
@@ -60,7 +60,9 @@ while read -r event id; do
 done <<<"$ids"
 
 # Each field of an entry is in the page, and each exit code of mpibctl.
-for field in $(grep -oE 'MPIB_[A-Z_]+=%' "$source/agent/journal/journal.c" | tr -d '=%' | sort -u); do
+fields=$(cat "$source"/agent/journal/*.c | grep -oE 'MPIB_[A-Z_]+=%' | tr -d '=%' | sort -u)
+[ "$(wc -l <<<"$fields")" -ge 18 ] || { echo "fields of entries not found"; bad=1; }
+for field in $fields; do
 	grep -qE "^\.Sy $field( |\$)" "$docs/mpib-agentd.8" || { echo "no field $field"; bad=1; }
 done
 codes=$(sed -n 's/^\tMPIB_CTL_[A-Z_]* = \([0-9]*\).*/\1/p' "$source/agent/ctl/ctl.h")

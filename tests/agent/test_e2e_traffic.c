@@ -1,80 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The real agent: counters that a process hands over, good ones and bad ones. */
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 
-#include "common/counters.h"
+#include "tests/agent/harness/counters.h"
 #include "tests/agent/harness/fresh.h"
-
-static struct mpib_counters_header *make_table(size_t size, int seals, int *ret_fd)
-{
-	struct mpib_counters_header *header;
-	int fd = memfd_create(MPIB_COUNTERS_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	assert_true(fd >= 0);
-	assert_int_equal(ftruncate(fd, (off_t)size), 0);
-	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
-	header = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	assert_true(header != MAP_FAILED);
-	header->version = MPIB_COUNTERS_VERSION;
-	header->entries = (uint32_t)((size - sizeof(*header)) / sizeof(struct mpib_counter_entry));
-	header->entry_size = sizeof(struct mpib_counter_entry);
-	header->magic = MPIB_COUNTERS_MAGIC;
-	*ret_fd = fd;
-	return header;
-}
-
-static struct mpib_counter_entry *entry_at(struct mpib_counters_header *header, uint32_t n)
-{
-	return (struct mpib_counter_entry *)(void *)(header + 1) + n;
-}
-
-/* Sends COUNTERS with @n_fds copies of @fd; the answer's status, or 255. */
-static uint8_t hand_over(int socket, int fd, unsigned int n_fds, uint32_t size)
-{
-	struct mpib_msg_counters message = {
-		{ MPIB_MSG_MAGIC, sizeof(message), MPIB_MSG_COUNTERS, 0 }, size
-	};
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(8 * sizeof(int))];
-	} control = { { 0 } };
-	struct iovec part = { &message, sizeof(message) };
-	struct msghdr msg = { .msg_iov = &part, .msg_iovlen = 1 };
-	struct answer answer;
-
-	if (n_fds) {
-		msg.msg_control = &control;
-		msg.msg_controllen = CMSG_LEN(n_fds * sizeof(int));
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = msg.msg_controllen;
-		for (unsigned int n = 0; n < n_fds; n++)
-			memcpy(CMSG_DATA(&control.header) + n * sizeof(int), &fd, sizeof(int));
-	}
-	assert_int_equal(sendmsg(socket, &msg, MSG_NOSIGNAL), sizeof(message));
-	answer = answer_read(socket, MPIB_MSG_COUNTERS);
-	return answer.ok ? answer.status : 255;
-}
-
-/* flows of mpibctl once they have @part, for up to five seconds. */
-static void await_flows(const char *part)
-{
-	const struct timespec pause = { .tv_nsec = 50000000 };
-	uint64_t end = harness_now_ms() + 5000;
-	char *out;
-
-	for (;;) {
-		out = agent_ctl_words(&agent, 0, "--json", "flows", NULL);
-		if (strstr(out, part) || harness_now_ms() >= end)
-			break;
-		free(out);
-		(void)nanosleep(&pause, NULL); /* samples come once a second */
-	}
-	harness_expect(out, part);
-}
 
 static unsigned int count_fds(pid_t pid)
 {
@@ -99,24 +29,24 @@ static void bytes_and_rates_a_rail_are_shown(void **state)
 
 	(void)state;
 	agent_start(&agent);
-	header = make_table(MPIB_COUNTERS_SIZE, F_SEAL_SHRINK | F_SEAL_GROW, &fd);
+	header = counters_make(MPIB_COUNTERS_SIZE, F_SEAL_SHRINK | F_SEAL_GROW, &fd);
 	socket = agent_connect(&agent);
 	assert_int_equal(agent_register(socket, 77, 1, 2).slot, 0);
 	assert_int_equal(agent_register(socket, 78, 1, 2).slot, 0);
 	assert_int_equal(agent_register(socket, 79, 1, 3).slot, 1);
-	assert_int_equal(hand_over(socket, fd, 1, MPIB_COUNTERS_SIZE), MPIB_STATUS_OK);
+	assert_int_equal(counters_hand_over(socket, fd, 1, MPIB_COUNTERS_SIZE), MPIB_STATUS_OK);
 	harness_expect(agent_ctl_words(&agent, 0, "--json", "flows", NULL),
 		       "\"last_byte_usec\": 0");
 
-	send = entry_at(header, 3);
-	recv = entry_at(header, 4000);
+	send = counters_entry(header, 3);
+	recv = counters_entry(header, 4000);
 	*send = (struct mpib_counter_entry){ .kind = MPIB_COUNTER_SEND, .conn_id = 77 };
 	*recv = (struct mpib_counter_entry){ .kind = MPIB_COUNTER_RECV, .conn_id = 78 };
 	send->rail[0].bytes = 1000;
 	send->rail[1].bytes = 3000;
 	recv->rail[1].bytes = 70000000;
 	send->state = recv->state = MPIB_COUNTER_LIVE;
-	await_flows("\"sout_bytes\": 1000, \"sup_bytes\": 70003000, ");
+	counters_await_flows(&agent, "\"sout_bytes\": 1000, \"sup_bytes\": 70003000, ");
 	harness_expect(agent_ctl_words(&agent, 0, "--json", "flows", NULL),
 		       "\"sup_received\": 70000000, ");
 	/* sent bytes beside the share that governs them, received ones apart */
@@ -133,11 +63,12 @@ static void bytes_and_rates_a_rail_are_shown(void **state)
 		       " 70000000\n");
 	/* nothing moves any more: the rate goes to 0, the bytes stay, also those of a new entry
 	 * for the connection */
-	await_flows("\"sout_sent\": 1000, \"sout_sent_rate\": 0, \"sup_sent\": 3000, "
-		    "\"sup_sent_rate\": 0, \"sout_received\": 0, \"sout_received_rate\": 0, "
-		    "\"sup_received\": 70000000, \"sup_received_rate\": 0, \"rate\": 0, ");
+	counters_await_flows(
+		&agent, "\"sout_sent\": 1000, \"sout_sent_rate\": 0, \"sup_sent\": 3000, "
+			"\"sup_sent_rate\": 0, \"sout_received\": 0, \"sout_received_rate\": 0, "
+			"\"sup_received\": 70000000, \"sup_received_rate\": 0, \"rate\": 0, ");
 	send->rail[0].bytes = 5;
-	await_flows("\"sout_bytes\": 1005");
+	counters_await_flows(&agent, "\"sout_bytes\": 1005");
 	/* the last bytes count when the connection goes */
 	send->rail[0].bytes = 1000005;
 	assert_int_equal(agent_deregister(socket, 77).status, MPIB_STATUS_OK);
@@ -157,25 +88,25 @@ static void others_flows_are_not_touched(void **state)
 
 	(void)state;
 	agent_start(&agent);
-	header = make_table(MPIB_COUNTERS_SIZE, F_SEAL_SHRINK, &fd);
+	header = counters_make(MPIB_COUNTERS_SIZE, F_SEAL_SHRINK, &fd);
 	socket = agent_connect(&agent);
 	assert_int_equal(agent_register(socket, 1, 1, 2).slot, 0);
-	entry_at(header, 0)->conn_id = 2; /* nobody's, or another process's */
-	entry_at(header, 0)->kind = MPIB_COUNTER_SEND;
-	entry_at(header, 0)->rail[0].bytes = 9;
-	entry_at(header, 0)->state = MPIB_COUNTER_LIVE;
-	entry_at(header, 1)->conn_id = 1;
-	entry_at(header, 1)->kind = 99;
-	entry_at(header, 1)->rail[0].bytes = 9;
-	entry_at(header, 1)->state = MPIB_COUNTER_LIVE;
-	assert_int_equal(hand_over(socket, fd, 1, MPIB_COUNTERS_SIZE), MPIB_STATUS_OK);
+	counters_entry(header, 0)->conn_id = 2; /* nobody's, or another process's */
+	counters_entry(header, 0)->kind = MPIB_COUNTER_SEND;
+	counters_entry(header, 0)->rail[0].bytes = 9;
+	counters_entry(header, 0)->state = MPIB_COUNTER_LIVE;
+	counters_entry(header, 1)->conn_id = 1;
+	counters_entry(header, 1)->kind = 99;
+	counters_entry(header, 1)->rail[0].bytes = 9;
+	counters_entry(header, 1)->state = MPIB_COUNTER_LIVE;
+	assert_int_equal(counters_hand_over(socket, fd, 1, MPIB_COUNTERS_SIZE), MPIB_STATUS_OK);
 	assert_int_equal(agent_deregister(socket, 1).status, MPIB_STATUS_OK);
 	assert_int_equal(agent_register(socket, 2, 1, 2).slot, 0);
-	await_flows("\"sout_bytes\": 9");
+	counters_await_flows(&agent, "\"sout_bytes\": 9");
 	/* what the header says later is not believed */
 	header->entries = UINT32_MAX;
 	header->entry_size = 1;
-	await_flows("\"sout_bytes\": 9");
+	counters_await_flows(&agent, "\"sout_bytes\": 9");
 	(void)close(socket);
 	(void)close(fd);
 }
@@ -194,34 +125,35 @@ static void bad_tables_are_refused(void **state)
 	assert_int_equal(agent_register(socket, 1, 1, 2).slot, 0);
 	fds = count_fds(agent.pid);
 
-	assert_int_equal(hand_over(socket, -1, 0, size), MPIB_STATUS_INVALID); /* none */
-	header = make_table(size, F_SEAL_GROW, &fd);			       /* can shrink */
-	assert_int_equal(hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
+	assert_int_equal(counters_hand_over(socket, -1, 0, size), MPIB_STATUS_INVALID); /* none */
+	header = counters_make(size, F_SEAL_GROW, &fd); /* can shrink */
+	assert_int_equal(counters_hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
 	(void)close(fd);
 	(void)munmap(header, size);
 
-	header = make_table(size, F_SEAL_SHRINK, &fd);
-	assert_int_equal(hand_over(socket, fd, 1, size + 1), MPIB_STATUS_INVALID);
-	assert_int_equal(hand_over(socket, fd, 1, 63), MPIB_STATUS_INVALID);
-	assert_int_equal(hand_over(socket, fd, 1, 64), MPIB_STATUS_INVALID); /* entries don't fit */
-	assert_int_equal(hand_over(socket, fd, 1, UINT32_MAX), MPIB_STATUS_INVALID);
+	header = counters_make(size, F_SEAL_SHRINK, &fd);
+	assert_int_equal(counters_hand_over(socket, fd, 1, size + 1), MPIB_STATUS_INVALID);
+	assert_int_equal(counters_hand_over(socket, fd, 1, 63), MPIB_STATUS_INVALID);
+	assert_int_equal(counters_hand_over(socket, fd, 1, 64),
+			 MPIB_STATUS_INVALID); /* entries don't fit */
+	assert_int_equal(counters_hand_over(socket, fd, 1, UINT32_MAX), MPIB_STATUS_INVALID);
 	header->magic++;
-	assert_int_equal(hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
+	assert_int_equal(counters_hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
 	header->magic--;
 	header->version++;
-	assert_int_equal(hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
+	assert_int_equal(counters_hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
 	header->version--;
 	header->entry_size = 0;
-	assert_int_equal(hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
+	assert_int_equal(counters_hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
 	header->entry_size = sizeof(struct mpib_counter_entry) + 4;
-	assert_int_equal(hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
+	assert_int_equal(counters_hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
 	header->entry_size = sizeof(struct mpib_counter_entry);
 	/* more descriptors than one: the kernel closes what the agent has no room for */
-	assert_int_equal(hand_over(socket, fd, 8, size), MPIB_STATUS_OK);
-	assert_int_equal(hand_over(socket, fd, 1, size), MPIB_STATUS_OK); /* again */
+	assert_int_equal(counters_hand_over(socket, fd, 8, size), MPIB_STATUS_OK);
+	assert_int_equal(counters_hand_over(socket, fd, 1, size), MPIB_STATUS_OK); /* again */
 	(void)close(fd);
 	fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-	assert_int_equal(hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
+	assert_int_equal(counters_hand_over(socket, fd, 1, size), MPIB_STATUS_INVALID);
 	(void)close(fd);
 	assert_int_equal(count_fds(agent.pid), fds);
 	assert_int_equal(agent_deregister(socket, 1).status, MPIB_STATUS_OK);

@@ -2,7 +2,7 @@
 # nodes: 2
 # limit: 300
 # What docs/operators.md tells an operator to do, done: the metrics timer, bytes of each rail as the
-# agent sees them, the Slurm prolog with doctor, and the ten queries of the journal.
+# agent sees them, the Slurm prolog with doctor, and the queries of the journal.
 # shellcheck shell=bash
 
 page=$LAB_TREE/docs/operators.md
@@ -96,6 +96,13 @@ on 1 "setpriv --reuid nobody --clear-groups perl -MIO::Socket::UNIX -e '
 	exit(unpack(\"x8C\") != 2)'" || fail "a wrong registration isn't refused"
 agent_policy 1 "[islands]" "A = $(sout 1)/32" "B = $(sout 2)/32" "[pair A B]" "share = 75%"
 on 1 "mpibctl unset $flow >/dev/null && systemctl reload mpib-agentd && systemctl restart mpib-agentd"
+# A rail that is lost and comes back, by the counters of a job.
+bg 1 holder "exec /lab/hold --rail $(sout 1) $(sout 2)"
+for _ in $(seq 40); do
+	[ "$(agent_log 1 MPIB_EVENT=rail-back | wc -l)" -gt 0 ] && break
+	sleep 0.5
+done
+bg_stop holder
 queries=0
 while read -r query; do
 	queries=$((queries + 1))
@@ -114,12 +121,13 @@ while read -r query; do
 	8) want='"MPIB_OVERRIDE" ?: ?"' ;;
 	9) want='inter = lots' ;;
 	10) want="flow $flow " ;;
+	11) want="^flow $flow has SUP back: 1 time on 1 connection of pid [0-9]+; both rails are in use" ;;
 	esac
 	expect_match "query $queries ($query)" "$said" "$want"
 	summary+=" $lines"
 done < <(grep '^journalctl ' "$page")
-expect_eq "queries" $queries 10
-measured "lines of the ten queries:$summary"
+expect_eq "queries" $queries 11
+measured "lines of the queries:$summary"
 
 # The timer has come again meanwhile.
 for _ in $(seq 40); do

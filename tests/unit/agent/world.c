@@ -215,6 +215,7 @@ static int open_agent(void)
 	if (r == 0)
 		r = mpib_shares_new(world.flows.registry, world.hints, journal, make_policy(),
 				    &world.flows.shares);
+	mpib_flows_init(&world.flows);
 	if (r == 0)
 		r = open_server();
 	if (r < 0)

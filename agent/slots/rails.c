@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/slots/rails.h"
+
+/* No count grows by more between two looks: a second apart, or as long as a round may take. */
+#define GROWTH_MAX (1u << 24)
+
+bool mpib_rails_changed(const struct mpib_rail_counts *added)
+{
+	return added->losses[0] || added->losses[1] || added->returns[0] || added->returns[1];
+}
+
+void mpib_rails_add(struct mpib_rail_counts *sum, const struct mpib_rail_counts *added)
+{
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		sum->losses[rail] += added->losses[rail];
+		sum->returns[rail] += added->returns[rail];
+		sum->parts_again[rail] += added->parts_again[rail];
+	}
+}
+
+void mpib_rails_count(struct mpib_rail_state *state, const struct mpib_reg_rails *rails, bool in)
+{
+	uint32_t one = in ? 1 : UINT32_MAX;
+
+	state->known += one;
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		if (rails->up & 1u << rail)
+			state->up[rail] += one;
+		if (rails->lost & 1u << rail)
+			state->lost[rail] += one;
+	}
+}
+
+/* ---- judging -------------------------------------------------------------------------------- */
+
+/* Puts what @now has beyond @seen into *ret_added. NULL, or why it can't be. */
+static const char *grow(uint64_t seen, uint64_t now, uint64_t *ret_added)
+{
+	if (now < seen)
+		return "a count of rails went back";
+	if (now - seen > GROWTH_MAX)
+		return "a count of rails grew faster than can be";
+	*ret_added = now - seen;
+	return NULL;
+}
+
+static const char *grow_all(const struct mpib_rail_counts *seen,
+			    const struct mpib_counter_rails *now,
+			    struct mpib_rail_counts *ret_added)
+{
+	const char *why = NULL;
+
+	for (unsigned int rail = 0; rail < 2 && !why; rail++) {
+		if (now->returns[rail] > now->losses[rail])
+			return "a rail came back more often than it was lost";
+		why = grow(seen->losses[rail], now->losses[rail], &ret_added->losses[rail]);
+		if (!why)
+			why = grow(seen->returns[rail], now->returns[rail],
+				   &ret_added->returns[rail]);
+		if (!why)
+			why = grow(seen->parts_again[rail], now->parts_again[rail],
+				   &ret_added->parts_again[rail]);
+	}
+	return why;
+}
+
+/* All of @now is seen, but for the latest loss of the rails in @but. */
+static void see(struct mpib_rail_counts *seen, const struct mpib_counter_rails *now,
+		unsigned int but)
+{
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		seen->losses[rail] = now->losses[rail] - (but >> rail & 1u);
+		seen->returns[rail] = now->returns[rail];
+		seen->parts_again[rail] = now->parts_again[rail];
+	}
+}
+
+const char *mpib_rails_judge(struct mpib_reg_rails *rails, const struct mpib_counter_rails *now,
+			     uint32_t table, bool restored, struct mpib_rail_counts *ret_added)
+{
+	static const struct mpib_rail_counts none = { 0 };
+	struct mpib_rail_counts seen = rails->seen;
+	unsigned int lost = 0;
+	const char *why;
+
+	if (now->up & ~MPIB_RAILS_BOTH)
+		return "it names rails that don't exist";
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		if (now->losses[rail] && !(now->up & 1u << rail))
+			lost |= 1u << rail;
+	}
+	if (rails->table == 0 && restored)
+		see(&seen, now, lost);
+
+	why = grow_all(&seen, now, ret_added);
+	if (why && rails->table != table)
+		why = grow_all(&none, now, ret_added);
+	if (why)
+		return why;
+
+	see(&rails->seen, now, 0);
+	rails->table = table;
+	rails->up = (uint8_t)now->up;
+	rails->lost = (uint8_t)lost;
+	return NULL;
+}
