@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The DaemonSet of the operators' page: parsed, held against the contract and (where kubectl is at
-hand) against Kubernetes' own types, then run as the kubelet would: its command with its mounts in a
-mount namespace, a root that can't be written, no capabilities, a policy behind the links of a
-ConfigMap.
-test_manifest.py PAGE AGENTD MPIBCTL CONTRACT"""
+"""The DaemonSet and the Job beside the Containerfile: parsed, held against the contract, the images and
+(where kubectl is at hand) Kubernetes' own types. Then the DaemonSet is run as the kubelet would: its
+command with its mounts in a mount namespace, a root that can't be written, no capabilities, a policy
+behind the links of a ConfigMap. The images themselves run in tests/builds/image.sh.
+test_manifest.py FOLDER AGENTD MPIBCTL CONTRACT"""
 import json
 import os
 import pathlib
@@ -23,14 +23,20 @@ except ImportError:
     print("SKIP: python3-yaml is missing")
     sys.exit(77)
 
-page, agentd, mpibctl, contract = (pathlib.Path(arg).resolve() for arg in sys.argv[1:5])
-blocks = re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.M | re.S)
-assert len(blocks) == 1, "the page has one manifest"
-manifest = yaml.safe_load(blocks[0])
+folder, agentd, mpibctl, contract = (pathlib.Path(arg).resolve() for arg in sys.argv[1:5])
+file = folder / "mpib-agentd.yaml"
+manifest = yaml.safe_load(file.read_text())
+containerfile = (folder / "Containerfile").read_text()
 
 
 def constant(name):
     return re.search(rf'#define {name}\s+"(.*)"', contract.read_text()).group(1)
+
+
+def entrypoint(target):
+    """Of the image: what runs before the arguments."""
+    stage = re.search(rf"^FROM \S+ AS {target}$(.*?)(^FROM|\Z)", containerfile, re.M | re.S).group(1)
+    return json.loads(re.search(r"^ENTRYPOINT (.*)$", stage, re.M).group(1))
 
 
 def leaves(node, path=()):
@@ -65,33 +71,59 @@ assert mounts.keys() == volumes.keys(), "each volume is mounted, each mount has 
 (policy,) = (name for name, volume in volumes.items() if "configMap" in volume)
 directory = constant("MPIB_AGENT_DIR_DEFAULT")
 assert volumes[run]["hostPath"]["path"] == mounts[run] == directory, "where plugins look"
-command = container["command"]
+assert "command" not in container, "the image's own"
+command = [*entrypoint("agent"), *container["args"]]
 config = pathlib.Path(command[command.index("--config") + 1])
 assert str(config.parent) == mounts[policy], "the policy is where the command looks"
+for probe in ("livenessProbe", "readinessProbe"):
+    # mpibctl takes three seconds to tell one that hangs; the default would kill one that is busy.
+    assert 5 <= container[probe]["timeoutSeconds"] <= container[probe]["periodSeconds"]
 security = container["securityContext"]
 assert security["capabilities"]["drop"] == ["ALL"] and security["readOnlyRootFilesystem"]
+
+job_file = folder / "job.yaml"
+job = yaml.safe_load(job_file.read_text())
+assert job["apiVersion"] == "batch/v1" and job["kind"] == "Job"
+job_pod = job["spec"]["template"]["spec"]
+assert job_pod["hostNetwork"], "a RoCE address belongs to the host's network device"
+(carrier,), (worker,) = job_pod["initContainers"], job_pod["containers"]
+job_volumes = {volume["name"]: volume for volume in job_pod["volumes"]}
+(target,) = carrier["volumeMounts"]
+assert f'CMD ["{target["mountPath"]}/"]' in containerfile, "where the plugin is copied to"
+assert "emptyDir" in job_volumes[target["name"]] and "args" not in carrier and "command" not in carrier
+job_mounts = {mount["name"]: mount for mount in worker["volumeMounts"]}
+assert job_mounts.keys() == job_volumes.keys()
+assert all(mount["readOnly"] for mount in job_mounts.values())
+settings = {variable["name"]: variable["value"] for variable in worker["env"]}
+assert settings["LD_LIBRARY_PATH"] == job_mounts[target["name"]]["mountPath"]
+assert settings["NCCL_NET_PLUGIN"] == "mpib" and settings["MPIB_MODE"] == "1"
+(agents,) = (name for name, volume in job_volumes.items() if "hostPath" in volume)
+assert job_volumes[agents]["hostPath"]["path"] == job_mounts[agents]["mountPath"] == directory
 
 # ---- Kubernetes' types: what they don't know is lost on the way through them
 
 TYPED = "another-image"  # it prints only what it changed
 kubectl = shutil.which("kubectl")
-if kubectl:
+
+
+def plain(value):
+    """A quantity as Kubernetes writes it."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+for source, parsed in ((file, manifest), (job_file, job)) if kubectl else ():
     with tempfile.TemporaryDirectory() as home:
-        file = pathlib.Path(home, "manifest.yaml")
-        file.write_text(blocks[0])
         typed = json.loads(subprocess.run(
-            [kubectl, "set", "image", "--local", "-f", file, "-o", "json",
-             f"{container['name']}={TYPED}"],
+            [kubectl, "set", "image", "--local", "-f", source, "-o", "json", f"*={TYPED}"],
             env={"HOME": home, "PATH": os.environ["PATH"]}, check=True, timeout=60,
             stdout=subprocess.PIPE).stdout)
-    for path, value in leaves(manifest):
+    for path, value in leaves(parsed):
         try:
-            assert at(typed, path) == (TYPED if path[-1] == "image" else value), path
+            found = at(typed, path)
         except (KeyError, IndexError):
-            sys.exit(f"Kubernetes knows no {'.'.join(map(str, path))}")
-    print("kubectl knows each field")
-else:
-    print("kubectl is missing: the types are not checked")
+            sys.exit(f"{source.name}: Kubernetes knows no {'.'.join(map(str, path))}")
+        assert plain(found) == plain(TYPED if path[-1] == "image" else value), path
+print("kubectl knows each field" if kubectl else "kubectl is missing: the types are not checked")
 
 # ---- what it does
 

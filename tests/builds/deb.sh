@@ -44,7 +44,7 @@ has mpib-agent amd64 etc/mpib/agent.ini lib/systemd/system-preset/80-mpib.preset
 	usr/lib/{systemd/catalog/mpib.catalog,sysusers.d/mpib.conf,tmpfiles.d/mpib.conf} usr/sbin/mpib-agentd \
 	usr/share/bash-completion/completions/mpibctl usr/share/doc/mpib-agent/{install,operators}.md.gz \
 	usr/share/man/{man1/mpibctl.1,man5/mpib-agent.ini.5,man8/mpib-agentd.8}.gz \
-	usr/share/mpib/{grafana/mpib-dashboard.json,prometheus/mpib.rules.yml}
+	usr/share/mpib/{grafana/mpib-dashboard.json,image/{Containerfile,job.yaml,mpib-agentd.yaml},prometheus/mpib.rules.yml}
 has libnccl-net-mpib amd64 usr/lib/x86_64-linux-gnu/libnccl-net-mpib.so usr/share/man/man7/mpib.7.gz
 has mpib-netperf amd64 usr/bin/mpib-netperf usr/share/man/man1/mpib-netperf.1.gz
 has mpib-dev all usr/include/mpib/mpib_agent_iface.h
@@ -61,6 +61,11 @@ order=$(grep -oE '^\s*systemd-(sysusers|tmpfiles) |deb-systemd-invoke' "$work/po
 [ "$order" = "systemd-sysusers systemd-tmpfiles deb-systemd-invoke" ] || wrong "the order is $order"
 [[ $(dpkg-deb -f "$work/libnccl-net-mpib_${version}_amd64.deb" Depends) == *libibverbs1* ]] ||
 	wrong "the plugin doesn't need libibverbs, which it opens at run time"
+# In whatever image a job brings: docs/install.md says from which releases on.
+dpkg-deb --fsys-tarfile "$work/libnccl-net-mpib_${version}_amd64.deb" | tar -xO --wildcards '*/libnccl-net-mpib.so' >"$work/plugin"
+newest=$(objdump -T "$work/plugin" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
+[ "$(printf '%s\n' GLIBC_2.34 "$newest" | sort -V | tail -n 1)" = GLIBC_2.34 ] || wrong "the plugin needs $newest"
+grep -q 'needs glibc 2\.34' "$tree/docs/install.md" || wrong "docs/install.md tells another glibc"
 
 lintian --allow-root --no-cfg --fail-on error --suppress-tags initial-upload-closes-no-bugs,no-manual-page \
 	"$work"/*.deb || wrong "lintian has errors"

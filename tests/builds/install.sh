@@ -49,6 +49,9 @@ contents() {
 			$prefix/$libdir/libnccl-net-mpib.so
 			$prefix/share/bash-completion/completions/mpibctl
 			$prefix/share/mpib/grafana/mpib-dashboard.json
+			$prefix/share/mpib/image/Containerfile
+			$prefix/share/mpib/image/job.yaml
+			$prefix/share/mpib/image/mpib-agentd.yaml
 			$prefix/share/mpib/prometheus/mpib.rules.yml
 			$prefix/share/man/man1/mpib-netperf.1
 			$prefix/share/man/man1/mpibctl.1
