@@ -102,9 +102,6 @@ struct mpib_group {
 /* What a sender has of its own: set-up writes it until connect returned the connection, the
  * progress thread from then on. What each message needs comes first. */
 struct mpib_sender {
-	/* Of a work request a message fills in fields of its first line only. */
-	struct ibv_send_wr wr[MPIB_RAIL_MAX];
-	struct ibv_sge sge[MPIB_RAIL_MAX];
 	struct mpib_send_qp *at[MPIB_RAIL_MAX]; /* the next message's; NULL: none */
 	struct mpib_cts_row *cts;
 
@@ -129,13 +126,13 @@ struct mpib_sender {
 
 /* The same of a receiver. */
 struct mpib_receiver {
-	/* Takes cts_one to the sender; only its first line changes. */
+	/* Takes the clear-to-send of a request to the sender, inline; only its first line changes.
+	 */
 	struct ibv_send_wr cts_wr;
 	struct ibv_sge cts_sge;
-	struct mpib_cts cts_one; /* a row of one, sent inline */
-	uint64_t cts_addr;	 /* the sender's ring */
-	uint32_t tail;		 /* rows posted so far */
-	uint32_t one_until;	 /* the next row that isn't posted by the fast path */
+	uint64_t cts_addr;  /* the sender's ring */
+	uint32_t tail;	    /* rows posted so far */
+	uint32_t one_until; /* the next row that isn't posted by the fast path */
 
 	struct ibv_qp *cts_qp;
 	uint64_t *cts_count; /* the counter of cts_rail */

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <infiniband/verbs.h>
+
 #include "plugin/base/rail.h"
 #include "plugin/verbs/depth.h"
 #include "plugin/wire/cts.h"
@@ -13,32 +15,51 @@
 struct mpib_comm;
 struct mpib_mr;
 
-/* The first cache line is all that a message alone in its receive touches. */
+/* `remaining` of what isn't counted by rails: a receive, a flush, and a message of a group. */
+#define MPIB_REMAINING_ONE 4u
+
+/* The first cache line is all that a message alone in its receive touches beside its work requests.
+ *
+ * A *part* of a message, or of a row, is what the split gave to a rail. How a message was divided,
+ * and where its parts go, stays here until it is done, since a part that is lost goes again as it
+ * was. */
 struct mpib_request {
 	struct mpib_comm *comm;
 	/* Free list, or send: next message of the same group. */
 	struct mpib_request *mate;
-	/* What must still happen before the request is done; 0 = done. A message alone counts
-	 * completions to come; one of a group, and a receive, have 1 until all is done. */
+	/* What must still happen before the request is done; 0 = done. A message alone has the bits
+	 * of its parts, a flush MPIB_REMAINING_ONE for each read, all others that once. */
 	uint32_t remaining;
 	uint32_t imm; /* receive: the first immediate that came, 0 before it */
 	uint16_t index;
 	uint8_t count;	 /* messages whose sizes are reported: 1 for a send, 0 for a flush */
-	uint8_t left;	 /* receive: rails whose immediate has not come yet */
+	uint8_t left;	 /* receive: parts whose immediate has not come yet */
 	uint8_t element; /* send of a group: its place in the row */
-	uint8_t rails;	 /* send, the group's first in the list: rails that are not done */
+	uint8_t rails;	 /* send, the group's first in the list: parts that are not done */
 	uint64_t size;	 /* of a single message: posted, or arrived so far */
-	uint64_t room[MPIB_GROUP_MAX]; /* receive: bytes posted */
+	uint32_t row;	 /* send: its row; of a group in the first of the list alone */
+	const struct mpib_mr *mr; /* send */
 
-	uint64_t sizes[MPIB_GROUP_MAX]; /* receive of a group: exact, valid when done */
-	/* Send, while its group is collected and posted. */
-	uint64_t addr;
-	uint64_t sup_bytes;
-	const struct mpib_mr *mr;
-	uint64_t pad1[8];
+	union {
+		_Alignas(64) struct {
+			uint64_t room[MPIB_GROUP_MAX];	/* bytes posted */
+			uint64_t sizes[MPIB_GROUP_MAX]; /* of a group: exact, valid when done */
+			struct mpib_cts cts;		/* what irecv's fast path told the sender */
+		};					/* receive */
+		struct {
+			/* Of a message alone in its row, by part: prepared once, a message fills in
+			 * fields of the first line only. */
+			struct ibv_send_wr wr[MPIB_RAIL_MAX];
+			struct ibv_sge sge[MPIB_RAIL_MAX];
+			/* Of one that isn't. */
+			uint64_t addr;
+			uint64_t sup_bytes;
+		}; /* send */
+	};
+	uint64_t pad[16];
 };
 
-_Static_assert(sizeof(struct mpib_request) == 256, "a power of two: found by shifting its index");
+_Static_assert(sizeof(struct mpib_request) == 512, "a power of two: found by shifting its index");
 
 struct mpib_request_pool {
 	struct mpib_request *free;

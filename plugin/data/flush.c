@@ -50,7 +50,7 @@ static int flush(struct mpib_comm *comm, int n, void **data, const int *sizes, s
 		return mpib_comm_fail(comm, -EIO, "no request is left for a flush");
 	req->count = 0;
 	req->imm = 0;
-	req->remaining = comm->recv.carried == MPIB_RAILS_ALL ? 2 : 1;
+	req->remaining = MPIB_REMAINING_ONE << (comm->recv.carried == MPIB_RAILS_ALL);
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		int r;
 

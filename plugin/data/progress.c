@@ -22,7 +22,10 @@ static mpib_always_inline void chain_completion(struct mpib_comm *comm, unsigned
 	struct mpib_request *req = &comm->pool.requests[MPIB_WR_INDEX(id)];
 
 	comm->send.chained[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
-	if (id & MPIB_WR_FINAL && --req->rails == 0)
+	if (!(id & MPIB_WR_FINAL))
+		return;
+	req->rails &= (uint8_t)~mpib_rail_bit(rail);
+	if (!req->rails)
 		for (; req; req = req->mate)
 			req->remaining = 0;
 }
@@ -42,7 +45,8 @@ static __attribute__((cold, noinline)) int bad_completions(struct mpib_comm *com
 		else if (wc->wr_id & MPIB_WR_CHAIN)
 			chain_completion(comm, rail, wc->wr_id);
 		else
-			comm->pool.requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
+			comm->pool.requests[MPIB_WR_INDEX(wc->wr_id)].remaining -=
+				mpib_rail_bit(rail);
 		if (r < 0)
 			return r;
 	}
@@ -52,13 +56,14 @@ static __attribute__((cold, noinline)) int bad_completions(struct mpib_comm *com
 static int send_completed(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc, int n)
 {
 	struct mpib_request *requests = comm->pool.requests;
+	const uint32_t bit = mpib_rail_bit(rail);
 
 	comm->polled[rail] -= (unsigned int)n;
 	for (const struct ibv_wc *end = wc + n; wc < end; wc++) {
 		if (mpib_unlikely(wc->status != IBV_WC_SUCCESS))
 			return bad_completions(comm, rail, wc, end);
 		if (mpib_likely(!(wc->wr_id & MPIB_WR_CHAIN)))
-			requests[MPIB_WR_INDEX(wc->wr_id)].remaining--;
+			requests[MPIB_WR_INDEX(wc->wr_id)].remaining -= bit;
 		else
 			chain_completion(comm, rail, wc->wr_id);
 	}

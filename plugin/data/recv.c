@@ -105,7 +105,7 @@ static uint32_t one_until(const struct mpib_comm *comm)
 	uint32_t next = (comm->recv.tail | (MPIB_CTS_SIGNAL_SLOTS - 1)) + 1;
 
 	/* Not inline: the row must stay as it is until the device has read it, so the staging of
-	 * its slot goes out and not cts_one. */
+	 * its slot goes out and not the request's. */
 	if (comm->recv.tail % MPIB_CTS_SIGNAL_SLOTS == 0 ||
 	    comm->recv.inline_room < sizeof(struct mpib_cts))
 		return comm->recv.tail;
@@ -140,7 +140,7 @@ static int irecv_general(struct mpib_comm *comm, int n, void **data, const size_
 		return 0;
 	}
 
-	req->remaining = 1;
+	req->remaining = MPIB_REMAINING_ONE;
 	req->imm = 0;
 	req->count = (uint8_t)n;
 	comm->recv.row[slot] = req;
@@ -178,14 +178,14 @@ static mpib_always_inline bool fits_fast_path(struct mpib_comm *comm, const stru
 static mpib_always_inline int irecv_one(struct mpib_comm *comm, void *data, size_t size, int tag,
 					const struct mpib_mr *mr, struct mpib_request **ret)
 {
-	struct mpib_cts *cts = &comm->recv.cts_one;
 	struct ibv_send_wr *wr = &comm->recv.cts_wr;
 	uint32_t tail = comm->recv.tail;
 	unsigned int slot = tail % MPIB_ROWS;
 	struct mpib_request *req = mpib_request_get(&comm->pool);
+	struct mpib_cts *cts = &req->cts;
 	int r;
 
-	req->remaining = 1;
+	req->remaining = MPIB_REMAINING_ONE;
 	req->imm = 0;
 	req->count = 1;
 	req->room[0] = size;
@@ -198,6 +198,7 @@ static mpib_always_inline int irecv_one(struct mpib_comm *comm, void *data, size
 	cts->size_high = (uint16_t)(size >> 32);
 	cts->tag = (uint32_t)tag;
 	cts->seq = tail + 1;
+	comm->recv.cts_sge.addr = (uint64_t)(uintptr_t)cts;
 	wr->wr.rdma.remote_addr = comm->recv.cts_addr + slot * sizeof(struct mpib_cts_row);
 	(*comm->recv.cts_count)++;
 	r = ibv_post_send(comm->recv.cts_qp, wr, &comm->bad);

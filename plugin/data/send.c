@@ -112,15 +112,14 @@ static mpib_always_inline int post(struct mpib_comm *comm, unsigned int rail, st
 /* ---- a message alone in its row ------------------------------------------------------------ */
 
 static mpib_always_inline void fill_alone(struct mpib_comm *comm, unsigned int rail,
-					  const struct mpib_request *req,
-					  const struct mpib_cts *cts, const struct mpib_mr *mr,
-					  uint64_t addr, size_t offset, size_t len, uint32_t imm)
+					  struct mpib_request *req, const struct mpib_cts *cts,
+					  const struct mpib_mr *mr, uint64_t addr, size_t offset,
+					  size_t len, uint32_t imm)
 {
 	struct mpib_counter_rail *counters = &comm->counters->rail[rail];
 
-	comm->send.wr[rail].wr_id = req->index;
-	comm->send.wr[rail].imm_data = imm;
-	fill(&comm->send.wr[rail], &comm->send.sge[rail], rail, cts, mr, addr, offset, len);
+	req->wr[rail].imm_data = imm;
+	fill(&req->wr[rail], &req->sge[rail], rail, cts, mr, addr, offset, len);
 	counters->bytes += len;
 	counters->requests++;
 }
@@ -135,20 +134,19 @@ static mpib_always_inline int send_on(struct mpib_comm *comm, unsigned int rails
 	const bool on_sout = rails & mpib_rail_bit(MPIB_SOUT);
 	const bool on_sup = rails & mpib_rail_bit(MPIB_SUP);
 
-	req->remaining = (uint32_t)on_sout + on_sup;
+	req->remaining = rails;
 	imm = htonl(imm | mpib_imm_encode(0, rails, 0));
 	if (on_sout)
 		fill_alone(comm, MPIB_SOUT, req, cts, mr, addr, 0, size - sup, imm);
 	if (on_sup)
 		fill_alone(comm, MPIB_SUP, req, cts, mr, addr, size - sup, sup, imm);
 	if (on_sout) {
-		int r = post(comm, MPIB_SOUT, next_qp(comm, MPIB_SOUT)->qp,
-			     &comm->send.wr[MPIB_SOUT]);
+		int r = post(comm, MPIB_SOUT, next_qp(comm, MPIB_SOUT)->qp, &req->wr[MPIB_SOUT]);
 
 		if (!on_sup || mpib_unlikely(r < 0))
 			return r;
 	}
-	return post(comm, MPIB_SUP, next_qp(comm, MPIB_SUP)->qp, &comm->send.wr[MPIB_SUP]);
+	return post(comm, MPIB_SUP, next_qp(comm, MPIB_SUP)->qp, &req->wr[MPIB_SUP]);
 }
 
 /* @cts is the row at head, which has arrived, has one element and the right tag; the message fits
@@ -168,6 +166,8 @@ static mpib_always_inline int send_alone(struct mpib_comm *comm, const struct mp
 		return 0;
 	*ret = req;
 	req->size = size;
+	req->row = head;
+	req->mr = mr;
 	comm->send.head = head + 1;
 	counters->share = share;
 	counters->messages++;
@@ -367,7 +367,8 @@ static __attribute__((noinline)) int post_row(struct mpib_comm *comm)
 	if (mpib_unlikely(!rails))
 		rails = split(comm, 0, mpib_policy_share(comm)).rails;
 	group->rails = (uint8_t)rails;
-	group->head->rails = (uint8_t)(rails - (rails >> 1)); /* bits of a mask of two */
+	group->head->rails = (uint8_t)rails;
+	group->head->row = comm->send.head;
 	if (rails & mpib_rail_bit(MPIB_SOUT))
 		group->chain[MPIB_SOUT].qp = next_qp(comm, MPIB_SOUT);
 	if (rails & mpib_rail_bit(MPIB_SUP))
@@ -394,7 +395,7 @@ static mpib_always_inline int send_in_group(struct mpib_comm *comm, unsigned int
 	*ret = req;
 	sup = split(comm, size, share).sup;
 	req->mate = group->head;
-	req->remaining = 1;
+	req->remaining = MPIB_REMAINING_ONE;
 	req->element = (uint8_t)k;
 	req->size = size;
 	req->addr = addr;
@@ -491,6 +492,7 @@ static int alone_general(struct mpib_comm *comm, void *data, size_t size, int ta
 	const struct mpib_cts *cts = comm->send.cts[comm->send.head % MPIB_ROWS].element;
 	uint32_t share = mpib_policy_share(comm);
 	size_t sup = split(comm, size, share).sup;
+	struct mpib_request *req;
 	int r;
 
 	if (size > mpib_cts_size(cts))
@@ -498,11 +500,14 @@ static int alone_general(struct mpib_comm *comm, void *data, size_t size, int ta
 	if (size - sup > comm->send.max_msg[MPIB_SOUT] || sup > comm->send.max_msg[MPIB_SUP] ||
 	    size > comm->send.ar_above)
 		return group_general(comm, data, size, tag, mr, ret);
+	req = comm->pool.free;
+	if (mpib_unlikely(!req))
+		return 0;
 	/* An empty message has no element, and needs no registration. */
-	comm->send.wr[MPIB_SOUT].num_sge = comm->send.wr[MPIB_SUP].num_sge = size != 0;
+	req->wr[MPIB_SOUT].num_sge = req->wr[MPIB_SUP].num_sge = size != 0;
 	r = send_alone(comm, cts, comm->send.head, share, data, size, mpib_imm_size_q(size),
 		       mr ? mr : &no_mr, ret);
-	comm->send.wr[MPIB_SOUT].num_sge = comm->send.wr[MPIB_SUP].num_sge = 1;
+	req->wr[MPIB_SOUT].num_sge = req->wr[MPIB_SUP].num_sge = 1;
 	return r;
 }
 

@@ -68,12 +68,24 @@ static void prepare_chain(struct mpib_comm *comm, unsigned int rail)
 	chain->at = final;
 }
 
+static void prepare_request(struct mpib_request *req)
+{
+	req->count = 1;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		req->wr[rail].wr_id = req->index;
+		req->wr[rail].sg_list = &req->sge[rail];
+		req->wr[rail].num_sge = 1;
+		req->wr[rail].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		req->wr[rail].send_flags = IBV_SEND_SIGNALED;
+	}
+}
+
 static void prepare_send(struct mpib_comm *comm, const struct mpib_env *env)
 {
 	set_limits(comm, env);
 	comm->send.max_uncut = WHOLE_MAX;
 	for (unsigned int k = 0; k < MPIB_REQUESTS_MAX; k++)
-		comm->pool.requests[k].count = 1;
+		prepare_request(&comm->pool.requests[k]);
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		unsigned int n = comm->nqps[rail];
 
@@ -87,10 +99,6 @@ static void prepare_send(struct mpib_comm *comm, const struct mpib_env *env)
 				.next = &comm->send.qps[rail][k + 1 == n ? 0 : k + 1],
 				.index = k,
 			};
-		comm->send.wr[rail].sg_list = &comm->send.sge[rail];
-		comm->send.wr[rail].num_sge = 1;
-		comm->send.wr[rail].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		comm->send.wr[rail].send_flags = IBV_SEND_SIGNALED;
 		if (comm->send.max_msg[rail] < comm->send.max_uncut)
 			comm->send.max_uncut = comm->send.max_msg[rail];
 	}
@@ -111,9 +119,9 @@ static void prepare_recv(struct mpib_comm *comm)
 		comm->recv.hca[rail] = &comm->dev->hca[rail];
 	}
 	comm->recv.cts_count = &comm->counters->rail[comm->recv.cts_rail].cts;
-	comm->recv.cts_one.count = 1;
-	comm->recv.cts_sge.addr = (uint64_t)(uintptr_t)&comm->recv.cts_one;
-	comm->recv.cts_sge.length = sizeof(comm->recv.cts_one);
+	for (unsigned int k = 0; k < MPIB_REQUESTS_MAX; k++)
+		comm->pool.requests[k].cts.count = 1;
+	comm->recv.cts_sge.length = sizeof(struct mpib_cts);
 	comm->recv.cts_sge.lkey = comm->ring_mr->lkey[comm->recv.cts_rail];
 	wr->opcode = IBV_WR_RDMA_WRITE;
 	wr->send_flags = IBV_SEND_INLINE;

@@ -104,14 +104,14 @@ static void send_batch(unsigned int rail, unsigned int n, uint32_t bad)
 	for (unsigned int k = 0; k < n; k++) {
 		req[k] = mpib_request_get(&comm->pool);
 		assert_non_null(req[k]);
-		req[k]->remaining = 1;
+		req[k]->remaining = mpib_rail_bit(rail);
 		wc[k].wr_id = req[k]->index;
 		wc[k].qp_num = comm->qp[rail][k % comm->nqps[rail]]->qp_num;
 		wc[k].status = bad >> k & 1 ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS;
 		comm->polled[rail]++;
 		if (k % 3 == 2) {
 			wc[k].wr_id |= 5u << 16 | MPIB_WR_CHAIN | MPIB_WR_FINAL;
-			req[k]->rails = 1;
+			req[k]->rails = (uint8_t)mpib_rail_bit(rail);
 			req[k]->mate = NULL;
 			comm->send.chained[rail][0] += 5;
 			used += bad >> k & 1 ? 5 : 0; /* the queue of a QP that failed stays full */
@@ -121,7 +121,7 @@ static void send_batch(unsigned int rail, unsigned int n, uint32_t bad)
 	assert_int_equal(comm->polled[rail], polled);
 	assert_int_equal(comm->send.chained[rail][0], used);
 	for (unsigned int k = 0; k < n; k++) {
-		if (req[k]->remaining != (bad >> k & 1))
+		if (!req[k]->remaining != !(bad >> k & 1))
 			fail_msg("%u completions, bad ones 0x%x: number %u has %u left", n, bad, k,
 				 req[k]->remaining);
 		req[k]->remaining = 0;
@@ -174,7 +174,7 @@ static void post(struct posted *posted)
 	if (posted->kind == FLUSH) {
 		posted->req = mpib_request_get(&comm->pool);
 		assert_non_null(posted->req);
-		posted->req->remaining = 1;
+		posted->req->remaining = MPIB_REMAINING_ONE;
 		return;
 	}
 	posted->slot = comm->recv.tail % MPIB_ROWS;
@@ -242,7 +242,7 @@ static void recv_batch(unsigned int rail, unsigned int n, uint32_t bad, enum ibv
 			 before - receives(comm, rail), took);
 	for (unsigned int k = 0; k < n; k++) {
 		failed |= fatal && bad >> k & 1;
-		if (posted[k].req && posted[k].req->remaining != (failed || bad >> k & 1))
+		if (posted[k].req && !posted[k].req->remaining != !(failed || bad >> k & 1))
 			fail_msg("%u completions, bad ones 0x%x: number %u has %u left", n, bad, k,
 				 posted[k].req->remaining);
 	}
