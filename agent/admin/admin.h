@@ -66,6 +66,18 @@ struct mpib_admin_flow_request {
 	uint32_t seconds; /* SET: until it ends, 0 for no end */
 };
 
+/* What connections say of their rails in their counters; all 0 where none does: an older plugin.
+ * Index 0 is SOUT, 1 is SUP. */
+struct mpib_admin_rails {
+	uint32_t known;	  /* connections that tell */
+	uint32_t up[2];	  /* of these, that have the rail now */
+	uint32_t lost[2]; /* that had it, and lost it */
+	uint32_t reserved;
+	uint64_t losses[2]; /* counts since the agent saw the connections first */
+	uint64_t returns[2];
+	uint64_t parts_again[2]; /* parts of messages sent again */
+};
+
 enum mpib_admin_rule_state {
 	MPIB_ADMIN_RULE_NO = 0,	      /* doesn't apply to the flow */
 	MPIB_ADMIN_RULE_APPLIES = 1,  /* but a stronger one is in force */
@@ -87,6 +99,7 @@ struct mpib_admin_rule {
 	uint32_t seconds; /* the override's time left, 0: no end */
 	char src_island[MPIB_ISLAND_NAME_MAX];
 	char dst_island[MPIB_ISLAND_NAME_MAX];
+	struct mpib_admin_rails rails;
 };
 
 /* One entry of the journal. The first of a MONITOR is named "monitor" and says that it began; one
@@ -141,7 +154,8 @@ struct mpib_admin_status {
 	char unsaved_error[256];
 	uint32_t config_file; /* 1 + enum mpib_config_file; 0: an older agent, which doesn't tell */
 	uint32_t reserved_end;
-	uint64_t config_usec; /* when that was last written; 0: there is none */
+	uint64_t config_usec;	       /* when that was last written; 0: there is none */
+	struct mpib_admin_rails rails; /* of all connections; counts of those that ended, too */
 };
 
 struct mpib_admin_flow {
@@ -163,6 +177,7 @@ struct mpib_admin_flow {
 	uint64_t sent_rate[2]; /* bytes a second, in the latest */
 	uint64_t received_rate[2];
 	uint64_t moved_usec; /* when the latest byte was seen, since the epoch; 0: none yet */
+	struct mpib_admin_rails rails;
 };
 
 struct mpib_admin_change {
@@ -176,12 +191,13 @@ struct mpib_admin_change {
 _Static_assert(sizeof(struct mpib_admin_records) == 16, "records header");
 _Static_assert(sizeof(struct mpib_admin_end) == 16, "end header");
 _Static_assert(sizeof(struct mpib_admin_flow_request) == 24, "request about a flow");
-_Static_assert(sizeof(struct mpib_admin_rule) == 32 + 64, "rule record");
+_Static_assert(sizeof(struct mpib_admin_rails) == 72, "rails in a record");
+_Static_assert(sizeof(struct mpib_admin_rule) == 32 + 64 + 72, "rule record");
 _Static_assert(sizeof(struct mpib_admin_event) == 512, "event record");
 _Static_assert(sizeof(struct mpib_admin_text) == 1024, "text record");
-_Static_assert(sizeof(struct mpib_admin_status) == 48 + 96 + 16 + 512 + 16 + 256 + 16,
+_Static_assert(sizeof(struct mpib_admin_status) == 48 + 96 + 16 + 512 + 16 + 256 + 16 + 72,
 	       "status record");
-_Static_assert(sizeof(struct mpib_admin_flow) == 40 + 64 + 72, "flow record");
+_Static_assert(sizeof(struct mpib_admin_flow) == 40 + 64 + 72 + 72, "flow record");
 _Static_assert(sizeof(struct mpib_admin_change) == 20, "change record");
 
 #endif

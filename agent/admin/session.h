@@ -78,6 +78,10 @@ void mpib_session_wait(struct mpib_session *session, struct mpib_session_list *w
 void mpib_sessions_reloaded(struct mpib_session_list *waiting, struct mpib_share_changes *changes,
 			    bool refused);
 
+/* The rails of connections, for a record. */
+struct mpib_admin_rails mpib_session_rails(const struct mpib_rail_state *state,
+					   const struct mpib_rail_counts *counts);
+
 bool mpib_session_watches(const struct mpib_session *session);
 
 /* The connection is over. */

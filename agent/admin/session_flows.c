@@ -5,6 +5,21 @@
 #include "agent/admin/session_impl.h"
 #include "common/macros.h"
 
+struct mpib_admin_rails mpib_session_rails(const struct mpib_rail_state *state,
+					   const struct mpib_rail_counts *counts)
+{
+	struct mpib_admin_rails rails = { .known = state->known };
+
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		rails.up[rail] = state->up[rail];
+		rails.lost[rail] = state->lost[rail];
+		rails.losses[rail] = counts->losses[rail];
+		rails.returns[rail] = counts->returns[rail];
+		rails.parts_again[rail] = counts->parts_again[rail];
+	}
+	return rails;
+}
+
 static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *record,
 		      uint32_t index, const struct mpib_slot *slot)
 {
@@ -31,6 +46,7 @@ static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *re
 		record->received_rate[rail] = slot->rate.received[rail];
 	}
 	record->moved_usec = slot->moved_usec;
+	record->rails = mpib_session_rails(&slot->rail_state, &slot->rails);
 	memcpy(record->src_island, verdict->src_island, sizeof(record->src_island));
 	memcpy(record->dst_island, verdict->dst_island, sizeof(record->dst_island));
 }
@@ -99,6 +115,8 @@ static void fill_rule(struct mpib_admin_rule *record, unsigned int rule,
 		.table_share = table_share,
 		.registrations = slot ? slot->n_regs - slot->n_unclaimed : 0,
 	};
+	if (slot)
+		record->rails = mpib_session_rails(&slot->rail_state, &slot->rails);
 	memcpy(record->src_island, verdict->src_island, sizeof(record->src_island));
 	memcpy(record->dst_island, verdict->dst_island, sizeof(record->dst_island));
 }

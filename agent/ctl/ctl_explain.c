@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent/ctl/ctl.h"
+#include "agent/ctl/flow_rails.h"
 #include "common/ipv4.h"
 #include "common/macros.h"
 #include "common/share.h"
@@ -64,6 +65,8 @@ static void add_flow(struct mpib_ctl *ctl, const struct mpib_admin_rule *rule)
 {
 	struct mpib_output *out = ctl->output;
 	bool registered = rule->slot != MPIB_ADMIN_NO_SLOT;
+	bool tells = rule->rails.known > 0;
+	char rails[MPIB_RAILS_TEXT_MAX];
 
 	mpib_output_text(out, "flow", "flow", ctl->arguments[0]);
 	mpib_output_text(out, "src_island", "from island", rule->src_island);
@@ -72,6 +75,11 @@ static void add_flow(struct mpib_ctl *ctl, const struct mpib_admin_rule *rule)
 	if (registered) {
 		mpib_output_number(out, "slot", "slot", rule->slot);
 		mpib_output_number(out, "share", "share in table", rule->table_share);
+		mpib_output_number(out, "share_in_force", tells ? "share in force" : NULL,
+				   mpib_rails_share(&rule->rails, rule->table_share));
+		mpib_output_text(out, "rails", tells ? "rails" : NULL,
+				 mpib_rails_format(&rule->rails, rails));
+		mpib_rails_output(out, &rule->rails);
 		mpib_output_number(out, "connections", "connections", rule->registrations);
 	} else {
 		mpib_output_note(out, "slot", "none: no process has registered this flow");

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "agent/ctl/ctl.h"
+#include "agent/ctl/flow_rails.h"
 #include "agent/ctl/screen.h"
 #include "common/ipv4.h"
 #include "common/macros.h"
-#include "common/share.h"
 
 /* What is left out first where the table is too wide. */
 static const struct mpib_output_rank ranks[] = {
@@ -106,7 +106,8 @@ static void format_rule(const struct mpib_admin_flow *f, char *buf, size_t size)
 static void add_flow(struct mpib_output *out, const struct mpib_admin_flow *f, bool rates)
 {
 	char flow[MPIB_FLOW_TEXT_MAX];
-	char percent[MPIB_SHARE_TEXT_MAX];
+	char share[MPIB_RAILS_TEXT_MAX];
+	char rails[MPIB_RAILS_TEXT_MAX];
 	char addr[MPIB_IPV4_TEXT_MAX];
 	char rule[64];
 
@@ -115,7 +116,9 @@ static void add_flow(struct mpib_output *out, const struct mpib_admin_flow *f, b
 	mpib_output_text(out, "flow", "FLOW", mpib_flow_format(f->src_be, f->dst_be, flow));
 	mpib_output_text(out, "src", NULL, mpib_ipv4_format(f->src_be, addr));
 	mpib_output_text(out, "dst", NULL, mpib_ipv4_format(f->dst_be, addr));
-	mpib_output_shown(out, "share", "SHARE", f->share, mpib_share_format(f->share, percent));
+	mpib_output_shown(out, "share", "SHARE", f->share,
+			  mpib_rails_format_share(&f->rails, f->share, share));
+	mpib_output_note(out, "RAILS", mpib_rails_format(&f->rails, rails));
 	mpib_output_text(out, "rule", NULL, mpib_rule_name((enum mpib_rule)f->rule));
 	mpib_output_number(out, "rule_line", NULL, f->line);
 	mpib_output_number(out, "seconds_left", NULL, f->seconds);
@@ -131,6 +134,9 @@ static void add_flow(struct mpib_output *out, const struct mpib_admin_flow *f, b
 	mpib_output_number(out, "uid", "UID", f->uid);
 	mpib_output_number(out, "slot", "SLOT", f->slot);
 	add_last(out, f->moved_usec);
+	mpib_output_text(out, "rails", NULL, rails);
+	mpib_output_number(out, "share_in_force", NULL, mpib_rails_share(&f->rails, f->share));
+	mpib_rails_output(out, &f->rails);
 }
 
 static void add_total(struct mpib_output *out, const struct flows *flows)
@@ -141,6 +147,7 @@ static void add_total(struct mpib_output *out, const struct flows *flows)
 	mpib_output_total(out);
 	mpib_output_shown(out, "flows", "FLOW", flows->count, text);
 	add_traffic(out, &flows->sum, flows->rates);
+	mpib_rails_output(out, &flows->sum.rails);
 	mpib_output_number(out, "connections", "CONNS", flows->connections);
 }
 
@@ -175,6 +182,7 @@ static void on_flow(struct mpib_ctl *ctl, const void *record)
 		flows->sum.sent_rate[rail] += f.sent_rate[rail];
 		flows->sum.received_rate[rail] += f.received_rate[rail];
 	}
+	mpib_rails_sum(&flows->sum.rails, &f.rails);
 	add_flow(ctl->output, &f, flows->rates);
 }
 

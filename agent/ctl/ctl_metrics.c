@@ -133,9 +133,50 @@ static void print_policy_file(FILE *out, const struct mpib_admin_status *status)
 	(void)fprintf(out, "mpib_policy_file_differs %d\n", file);
 }
 
+static const char *const rails[2] = { "sout", "sup" };
+
+static void print_rail_count(FILE *out, const char *name, const char *help, const uint64_t count[2])
+{
+	print_head(out, name, "counter", help);
+	for (unsigned int rail = 0; rail < 2; rail++)
+		(void)fprintf(out, "%s_total{rail=\"%s\"} %" PRIu64 "\n", name, rails[rail],
+			      count[rail]);
+}
+
+/* Of all connections: flows come and go, and some have no labels. */
+static void print_rails(FILE *out, const struct mpib_admin_rails *all)
+{
+	print_rail_count(out, "mpib_rail_losses", "Times that a connection lost the rail.",
+			 all->losses);
+	print_rail_count(out, "mpib_rail_returns", "Times that a connection had it again.",
+			 all->returns);
+	print_rail_count(out, "mpib_rail_parts_again",
+			 "Parts of messages sent again on the other rail.", all->parts_again);
+	print_head(out, "mpib_rail_lost_connections", "gauge",
+		   "Connections that are without the rail, having lost it.");
+	for (unsigned int rail = 0; rail < 2; rail++)
+		(void)fprintf(out, "mpib_rail_lost_connections{rail=\"%s\"} %u\n", rails[rail],
+			      all->lost[rail]);
+}
+
+static void print_flow_rails(FILE *out, const struct flow_list *list)
+{
+	char flow[MPIB_FLOW_TEXT_MAX];
+
+	print_head(out, "mpib_flow_rails_up", "gauge",
+		   "1 where all connections of the flow that tell have the rail.");
+	for (size_t n = 0; n < list->count; n++) {
+		const struct mpib_admin_flow *f = &list->flows[n];
+
+		(void)mpib_flow_format(f->src_be, f->dst_be, flow);
+		for (unsigned int rail = 0; f->rails.known && rail < 2; rail++)
+			(void)fprintf(out, "mpib_flow_rails_up{flow=\"%s\",rail=\"%s\"} %d\n", flow,
+				      rails[rail], f->rails.up[rail] == f->rails.known);
+	}
+}
+
 static void print_traffic(FILE *out, const struct flow_list *list)
 {
-	static const char *const rails[2] = { "sout", "sup" };
 	char flow[MPIB_FLOW_TEXT_MAX];
 
 	print_head(out, "mpib_flow_bytes", "counter",
@@ -173,6 +214,7 @@ static void print_flows(FILE *out, const struct flow_list *list)
 			      list->flows[n].registrations);
 
 	print_traffic(out, list);
+	print_flow_rails(out, list);
 	print_head(out, "mpib_flows_unlisted", "gauge", "Flows beyond those with labels here.");
 	(void)fprintf(out, "mpib_flows_unlisted %zu\n", list->unlisted);
 }
@@ -192,6 +234,7 @@ static void print_metrics(struct mpib_ctl *ctl, FILE *out, bool up, const struct
 		(void)fprintf(out, "mpib_agent_info{version=\"%s\"} 1\n", ctl->status.version);
 		print_status(out, &ctl->status);
 		print_policy_file(out, &ctl->status);
+		print_rails(out, &ctl->status.rails);
 		print_flows(out, list);
 	}
 	(void)fputs("# EOF\n", out);

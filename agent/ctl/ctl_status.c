@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "agent/ctl/ctl.h"
+#include "agent/ctl/flow_rails.h"
 #include "agent/policy/config.h"
 
 static void add_time(struct mpib_output *output, const char *key, const char *title, uint64_t usec)
@@ -58,6 +59,7 @@ static void on_status(struct mpib_ctl *ctl, const void *record)
 {
 	struct mpib_admin_status s = *(const struct mpib_admin_status *)record;
 	struct mpib_output *out = ctl->output;
+	char rails[MPIB_RAILS_TEXT_MAX];
 
 	s.version[sizeof(s.version) - 1] = '\0';
 	s.config[sizeof(s.config) - 1] = '\0';
@@ -83,6 +85,9 @@ static void on_status(struct mpib_ctl *ctl, const void *record)
 	mpib_output_number(out, "slots", "slots", s.slots);
 	mpib_output_number(out, "flows", "flows", s.flows);
 	mpib_output_number(out, "registrations", "connections", s.registrations);
+	mpib_output_text(out, "rails", s.rails.lost[0] || s.rails.lost[1] ? "rails" : NULL,
+			 mpib_rails_format(&s.rails, rails));
+	mpib_rails_output(out, &s.rails);
 	mpib_output_number(out, "processes", "processes", s.processes);
 	mpib_output_number(out, "clients", "clients", s.clients);
 	mpib_output_number(out, "max_clients", "room for clients", s.max_clients);

@@ -82,6 +82,7 @@ void mpib_manager_fill_status(void *user, struct mpib_admin_status *ret)
 	ret->config_file = 1u + (unsigned int)mpib_config_compare(
 					m->args.config, mpib_shares_source(m->flows.shares),
 					&ret->config_usec);
+	ret->rails = mpib_session_rails(&m->flows.traffic.rail_state, &m->flows.traffic.rails);
 	(void)snprintf(ret->unsaved_error, sizeof(ret->unsaved_error), "%.*s",
 		       (int)sizeof(ret->unsaved_error) - 1, m->flows.unsaved.text);
 	(void)snprintf(ret->config, sizeof(ret->config), "%s", m->args.config);

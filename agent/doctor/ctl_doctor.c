@@ -200,6 +200,7 @@ void mpib_doctor_agent(struct mpib_doctor *doctor)
 			ctl->status.pid, ctl->dir, ctl->status.version);
 	check_policy(doctor, &ctl->status);
 	check_state(doctor, &ctl->status);
+	mpib_doctor_flows(doctor);
 	if (mpib_ctl_map_hints(ctl, &header, &size) < 0) {
 		mpib_doctor_say(doctor, MPIB_DOCTOR_FAIL, "hints", "systemctl restart mpib-agentd",
 				"%s/" MPIB_HINTS_NAME " can't be read, or is no hint table",

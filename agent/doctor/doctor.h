@@ -59,6 +59,8 @@ void mpib_doctor_rails(struct mpib_doctor *doctor);
 void mpib_doctor_islands(struct mpib_doctor *doctor);
 /* Limits of the job, the plugin's file, NCCL's variables. */
 void mpib_doctor_environment(struct mpib_doctor *doctor);
+/* Rails that connections of the job, or of all jobs, have lost; where an agent answers. */
+void mpib_doctor_flows(struct mpib_doctor *doctor);
 /* Agent and hint table. */
 void mpib_doctor_agent(struct mpib_doctor *doctor);
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "tests/agent/harness/counters.h"
 #include "tests/agent/harness/node.h"
 
 static void a_healthy_node_is_ok(void **state)
@@ -197,6 +198,47 @@ static void a_small_memlock_limit_is_told(void **state)
 	free(out);
 }
 
+static void a_flow_without_a_rail_is_a_warning(void **state)
+{
+	struct mpib_counters_header *header;
+	struct mpib_counter_entry *entry;
+	int socket;
+	int fd;
+
+	(void)state;
+	agent_start(&agent);
+	harness_expect(
+		node_doctor(node_healthy()),
+		"\"check\": \"lost rails\", \"found\": \"none, of 0 connections that tell\"");
+	header = counters_make(MPIB_COUNTERS_SIZE, F_SEAL_SHRINK, &fd);
+	header->features = MPIB_COUNTERS_HAVE_FAILOVER;
+	entry = counters_entry(header, 0);
+	*entry = (struct mpib_counter_entry){ .kind = MPIB_COUNTER_SEND,
+					      .conn_id = 7,
+					      .rails_up = 1,
+					      .losses = { 0, 1 },
+					      .state = MPIB_COUNTER_LIVE };
+	entry->rail[1].bytes = 12345;
+	socket = agent_connect(&agent);
+	assert_int_equal(agent_register(socket, 7, test_ip("10.0.1.1"), test_ip("10.0.2.5")).status,
+			 0);
+	assert_int_equal(counters_hand_over(socket, fd, 1, MPIB_COUNTERS_SIZE), MPIB_STATUS_OK);
+	counters_await_flows(&agent, "\"sup_sent\": 12345");
+	harness_expect(node_doctor(node_healthy() == CTL_FAIL ? CTL_FAIL : CTL_WARN),
+		       "{\"level\": \"WARN\", \"check\": \"lost rails\", \"found\": \"1 of 1 "
+		       "connections, of 1 flow, have lost SUP and take the other rail whole: 1 of "
+		       "10.0.1.1-10.0.2.5, ...\", \"cure\": \"look at ");
+
+	entry->rails_up = 0;
+	entry->losses[0] = 1;
+	entry->rail[1].bytes = 23456;
+	counters_await_flows(&agent, "\"sup_sent\": 23456");
+	harness_expect(node_doctor(node_healthy() == CTL_FAIL ? CTL_FAIL : CTL_WARN),
+		       "have lost SUP and no rail is left to some: ");
+	(void)close(socket);
+	(void)close(fd);
+}
+
 /* In mode 0 one port may be both rails, as the finding of mode 1 says. */
 static void one_port_may_be_both_rails_in_mode_0(void **state)
 {
@@ -242,6 +284,7 @@ int main(void)
 		NODE_TEST(islands_of_the_job_and_of_the_agent_are_compared),
 		NODE_TEST(without_an_agent_it_depends_on_the_mode),
 		NODE_TEST(a_small_memlock_limit_is_told),
+		NODE_TEST(a_flow_without_a_rail_is_a_warning),
 		NODE_TEST(one_port_may_be_both_rails_in_mode_0),
 		NODE_TEST(env_lists_every_setting_with_its_origin),
 	};

@@ -284,7 +284,7 @@ static void flows_show_share_rule_and_islands_of_a_large_table(void **state)
 	for (const char *p = out; (p = strchr(p, '\n')); p++)
 		lines++;
 	assert_int_equal(lines, 4002); /* titles, flows, total */
-	expect_part(out, "\n10.0.1.1-10.0.2.1   75.0%  pair:6 ");
+	expect_part(out, "\n10.0.1.1-10.0.2.1   75.0%  -      pair:6 ");
 	expect_part(ctl(CTL_OK, "--json", "flows", NULL),
 		    "\"share\": 768, \"rule\": \"pair\", \"rule_line\": 6, ");
 	expect_part(ctl(CTL_OK, "--json", "flows", NULL),

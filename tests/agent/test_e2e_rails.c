@@ -107,6 +107,104 @@ static void a_loss_and_a_return_are_told(void **state)
 	end_job();
 }
 
+/* In a process of its own, on the memory that it shares with the test. */
+static int lose_a_rail_when_watched(void *arg)
+{
+	(void)arg;
+	for (unsigned int n = 0; n < 1000; n++) {
+		char *text = agent_ctl_words(&agent, 0, "metrics", NULL);
+		bool watched = strstr(text, "\nmpib_monitors 1\n") != NULL;
+
+		free(text);
+		if (watched)
+			break;
+	}
+	lose(job.first, SUP);
+	return 0;
+}
+
+/* No line of @out is wider than a terminal of 80 columns. */
+static void expect_narrow(char *out)
+{
+	size_t len;
+
+	for (const char *line = out; *line; line += len + (line[len] != '\0')) {
+		len = strcspn(line, "\n");
+		if (len > 80)
+			fail_msg("wider than 80 columns: %s", out);
+	}
+	free(out);
+}
+
+static void a_lost_rail_is_shown(void **state)
+{
+	char *out;
+
+	(void)state;
+	start_job(MPIB_COUNTERS_HAVE_FAILOVER);
+	let_it_look();
+	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL),
+		       "\n10.0.1.1-10.0.2.5  25.0%  both   inter:2 ");
+
+	lose(job.first, SUP);
+	let_it_look();
+	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL),
+		       "\n10.0.1.1-10.0.2.5  25.0%  SUP lost 1/2  inter:2 ");
+	lose(job.second, SUP);
+	let_it_look();
+	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL),
+		       "\n10.0.1.1-10.0.2.5  25.0% now 0.0%  SUP lost  inter:2 ");
+	harness_expect(agent_ctl_words(&agent, 0, "--count", "1", "top", NULL),
+		       "\n10.0.1.1-10.0.2.5  25.0% now 0.0%  SUP lost ");
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "flows", NULL),
+		       "\"rails\": \"SUP lost\", \"share_in_force\": 0, "
+		       "\"rails_in_force\": \"sout\", \"rails_known\": 2, \"sout_up\": 2, "
+		       "\"sup_up\": 0, \"sout_lost\": 0, \"sup_lost\": 2, \"sout_losses\": 0, "
+		       "\"sup_losses\": 2, \"sout_returns\": 0, \"sup_returns\": 0, "
+		       "\"sout_parts_again\": 0, \"sup_parts_again\": 8}");
+	harness_expect(agent_ctl_words(&agent, 0, "explain", "10.0.1.1-10.0.2.5", NULL),
+		       "share in table: 256\nshare in force: 0\n         rails: SUP lost\n");
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "status", NULL), "\"sup_lost\": 2, ");
+	out = agent_ctl_words(&agent, 0, "metrics", NULL);
+	assert_non_null(strstr(out, "\nmpib_rail_losses_total{rail=\"sup\"} 2\n"));
+	assert_non_null(strstr(out, "\nmpib_rail_parts_again_total{rail=\"sup\"} 8\n"));
+	assert_non_null(strstr(out, "\nmpib_rail_lost_connections{rail=\"sup\"} 2\n"));
+	assert_non_null(strstr(out, "\nmpib_rail_lost_connections{rail=\"sout\"} 0\n"));
+	harness_expect(out, "\nmpib_flow_rails_up{flow=\"10.0.1.1-10.0.2.5\",rail=\"sout\"} 1\n"
+			    "mpib_flow_rails_up{flow=\"10.0.1.1-10.0.2.5\",rail=\"sup\"} 0\n");
+
+	(void)setenv("COLUMNS", "80", 1);
+	expect_narrow(agent_ctl_words(&agent, 0, "flows", NULL));
+	expect_narrow(agent_ctl_words(&agent, 0, "--count", "1", "top", NULL));
+	expect_narrow(agent_ctl_words(&agent, 0, "explain", "10.0.1.1-10.0.2.5", NULL));
+	(void)unsetenv("COLUMNS");
+
+	/* what ended counts on for the host, and is in no state */
+	assert_int_equal(agent_deregister(job.socket, 77).status, MPIB_STATUS_OK);
+	assert_int_equal(agent_deregister(job.socket, 78).status, MPIB_STATUS_OK);
+	out = agent_ctl_words(&agent, 0, "metrics", NULL);
+	assert_non_null(strstr(out, "\nmpib_rail_lost_connections{rail=\"sup\"} 0\n"));
+	harness_expect(out, "\nmpib_rail_losses_total{rail=\"sup\"} 2\n");
+	end_job();
+}
+
+static void watchers_see_it_happen(void **state)
+{
+	const char *args[] = { "--json", "--count", "2", "monitor", NULL };
+	char *out = NULL;
+	pid_t pid;
+
+	(void)state;
+	start_job(MPIB_COUNTERS_HAVE_FAILOVER);
+	let_it_look();
+	pid = harness_fork(lose_a_rail_when_watched, NULL);
+	assert_int_equal(agent_ctl(&agent, geteuid(), args, &out), 0);
+	assert_int_equal(harness_reap(pid), 0);
+	harness_expect(out, "\"priority\": 4, \"event\": \"rail-lost\", \"flow\": "
+			    "\"10.0.1.1-10.0.2.5\", \"text\": \"flow 10.0.1.1-10.0.2.5 lost SUP: ");
+	end_job();
+}
+
 static void an_older_plugin_shows_nothing_new(void **state)
 {
 	(void)state;
@@ -116,6 +214,10 @@ static void an_older_plugin_shows_nothing_new(void **state)
 	let_it_look();
 	assert_int_equal(agent_log_count(&agent, "SUP"), 0);
 	assert_int_equal(agent_log_count(&agent, "what can't be"), 0);
+	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL),
+		       "\n10.0.1.1-10.0.2.5  25.0%  -      inter:2 ");
+	harness_expect(agent_ctl_words(&agent, 0, "metrics", NULL),
+		       "\nmpib_rail_lost_connections{rail=\"sup\"} 0\n");
 	end_job();
 }
 
@@ -199,6 +301,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		AGENT_TEST(a_loss_and_a_return_are_told),
+		AGENT_TEST(a_lost_rail_is_shown),
+		AGENT_TEST(watchers_see_it_happen),
 		AGENT_TEST(an_older_plugin_shows_nothing_new),
 		AGENT_TEST(counters_that_lie_are_told_once_and_harm_nothing),
 		AGENT_TEST(counters_of_a_process_that_ended_tell_nothing),

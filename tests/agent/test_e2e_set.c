@@ -40,7 +40,7 @@ static void it_holds_above_the_policy_until_unset(void **state)
 	assert_int_equal(share_of(header, 0), 100);
 	harness_expect(agent_ctl_words(&agent, 0, "set", FLOW, "1:3", NULL), "after: 768 (75.0%)");
 	assert_int_equal(share_of(header, 0), 768);
-	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL), "75.0%  override ");
+	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL), "75.0%  -      override ");
 	harness_expect(agent_ctl_words(&agent, 0, "explain", FLOW, NULL),
 		       "  768    75.0%   in force ");
 	harness_expect(agent_ctl_words(&agent, 0, "policy", NULL),

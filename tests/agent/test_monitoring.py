@@ -6,7 +6,10 @@ test_monitoring.py alerts RULES.
 names: each metric and label that they ask for is one that `mpibctl metrics` prints of an agent with a flow, and
 each alert has its line in the operators' page. alerts: promtool judges the rules by alerts.yml, which has to
 notice an alert that never comes, one that always does, and one that doesn't wait."""
+import array
+import fcntl
 import json
+import os
 import re
 import shutil
 import socket
@@ -32,8 +35,22 @@ def without_comments(text):
 # ---- names
 
 
+def hand_over_counters(job):
+    """A table with the entry of connection 1, which has both rails."""
+    size = 64 + 256
+    table = os.memfd_create("mpib-counters", os.MFD_ALLOW_SEALING)
+    os.ftruncate(table, size)
+    fcntl.fcntl(table, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    os.pwrite(table, struct.pack("=IIIIII", 0x4D504943, 1, 1, 256, 0, 1), 0)
+    os.pwrite(table, struct.pack("=III28xI", 1, 1, 1, 3), 64)
+    job.sendmsg([struct.pack("=IHBBI", 0x4D504952, 12, 3, 0, size)],
+                [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [table]))])
+    assert job.recv(12)[8] == 0
+    os.close(table)
+
+
 def printed(agentd, mpibctl):
-    """What mpibctl metrics says of a running agent with one flow."""
+    """What mpibctl metrics says of a running agent with one flow, whose counters tell its rails."""
     with tempfile.TemporaryDirectory() as work, socket.socket(socket.AF_UNIX) as job:
         directory, config = Path(work, "mpib"), Path(work, "agent.ini")
         config.write_text("[policy]\ninter = 25%\n")
@@ -48,8 +65,14 @@ def printed(agentd, mpibctl):
             job.connect(str(directory / "agent.sock"))
             job.sendall(struct.pack("=IHBBIIIII", 0x4D504952, 28, 1, 0, 1, 1, 2, 1, 2))
             assert len(job.recv(16)) == 16
-            return subprocess.run([mpibctl, "--dir", directory, "metrics"], check=True, timeout=20,
-                                  stdout=subprocess.PIPE, text=True).stdout
+            hand_over_counters(job)
+            while True:
+                said = subprocess.run([mpibctl, "--dir", directory, "metrics"], check=True, timeout=20,
+                                      stdout=subprocess.PIPE, text=True).stdout
+                if "\nmpib_flow_rails_up{" in said:
+                    return said
+                assert time.monotonic() < deadline, "the counters aren't looked at"
+                time.sleep(0.1)
         finally:
             agent.kill()
             agent.wait()
