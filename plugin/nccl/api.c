@@ -14,6 +14,7 @@
 #include "plugin/base/log.h"
 #include "plugin/base/result.h"
 #include "plugin/base/watch.h"
+#include "plugin/gin/gin.h"
 #include "plugin/setup/comm_life.h"
 #include "plugin/setup/connect.h"
 #include "plugin/verbs/device.h"
@@ -63,6 +64,7 @@ static void fork_child(void)
 	/* A thread that was in init or finalize doesn't exist here. */
 	(void)pthread_mutex_init(&process.lock, NULL);
 	mpib_comms_fork_child();
+	mpib_gin_fork_child();
 	mpib_listeners_fork_child();
 	mpib_agent_link_fork_child();
 	mpib_watch_fork_child();
@@ -125,6 +127,7 @@ put_watch:
 
 static void stop(void)
 {
+	mpib_gin_close_all();
 	mpib_connect_free_all();
 	mpib_comm_free_all();
 	mpib_mr_free_all();

@@ -22,7 +22,8 @@ void mpib_async_listen(const struct mpib_async_listener *new_listener)
 static void tell_owner(const struct mpib_hca *hca, void *owner, const char *object,
 		       const char *text)
 {
-	if (listener)
+	/* What nobody owns tells by its completions. */
+	if (listener && owner)
 		listener->on_object(hca, owner, object, text);
 }
 

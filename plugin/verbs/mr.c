@@ -323,10 +323,18 @@ int mpib_mr_new(struct mpib_device *dev, unsigned int rail_mask, void *addr, siz
 int mpib_mr_new_dmabuf(struct mpib_device *dev, unsigned int rail_mask, void *addr, size_t size,
 		       uint64_t offset, int fd, bool quiet, struct mpib_mr **ret)
 {
+	return mpib_mr_new_dmabuf_access(dev, rail_mask, addr, size, offset, fd, MPIB_MR_ACCESS,
+					 quiet, ret);
+}
+
+int mpib_mr_new_dmabuf_access(struct mpib_device *dev, unsigned int rail_mask, void *addr,
+			      size_t size, uint64_t offset, int fd, unsigned int access, bool quiet,
+			      struct mpib_mr **ret)
+{
 	const struct region region = {
 		.addr = addr,
 		.size = size,
-		.access = MPIB_MR_ACCESS,
+		.access = access,
 		.offset = offset,
 		.fd = fd,
 		.quiet = quiet,

@@ -42,9 +42,12 @@ int mpib_mr_new(struct mpib_device *dev, unsigned int rail_mask, void *addr, siz
 		unsigned int access, struct mpib_mr **ret);
 
 /* The same for a DMA-BUF; @fd stays the caller's. Not cached. @quiet: the caller has another way.
- */
+ * The first one has MPIB_MR_ACCESS. */
 int mpib_mr_new_dmabuf(struct mpib_device *dev, unsigned int rail_mask, void *addr, size_t size,
 		       uint64_t offset, int fd, bool quiet, struct mpib_mr **ret);
+int mpib_mr_new_dmabuf_access(struct mpib_device *dev, unsigned int rail_mask, void *addr,
+			      size_t size, uint64_t offset, int fd, unsigned int access, bool quiet,
+			      struct mpib_mr **ret);
 
 /* Gives the registration back; NULL is fine. */
 int mpib_mr_free(struct mpib_mr *mr);

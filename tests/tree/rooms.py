@@ -12,7 +12,8 @@ from pathlib import Path
 # ROOM -> rooms that its files may include, from above to below. A part of the tree without a line
 # isn't held to any.
 ARROWS = """\
-plugin/nccl       -> setup data agent verbs base
+plugin/nccl       -> gin setup data agent verbs base
+plugin/gin        -> setup agent verbs wire base
 plugin/setup      -> connection agent verbs wire base
 plugin/data       -> connection verbs wire base
 plugin/connection -> agent verbs wire base

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Puts, signals, gets and flushes: what is refused, which rail takes what, and what goes out at
+ * once. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/hint.h"
+#include "common/split.h"
+#include "plugin/base/log.h"
+#include "plugin/base/result.h"
+#include "plugin/gin/post.h"
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static __attribute__((cold)) int refuse(const struct mpib_gin *gin, const char *what, uint32_t rank,
+					uint64_t offset, uint64_t size, uint64_t room)
+{
+	MPIB_WARN("rank %u: %s: %ju bytes at offset %ju of the %ju that rank %u registered",
+		  gin->rank, what, (uintmax_t)size, (uintmax_t)offset, (uintmax_t)room, rank);
+	return -MPIB_EARGUMENT;
+}
+
+static __attribute__((cold)) int refuse_window(const struct mpib_gin *gin, const char *what)
+{
+	MPIB_WARN("rank %u: %s isn't memory that was registered with this communicator", gin->rank,
+		  what);
+	return -MPIB_EARGUMENT;
+}
+
+static inline bool fits(uint64_t offset, uint64_t size, uint64_t room)
+{
+	return offset <= room && size <= room - offset;
+}
+
+static inline int check(const struct mpib_gin *gin, struct mpib_gin_at near, struct mpib_gin_at far,
+			size_t size, uint32_t rank)
+{
+	if (mpib_unlikely(!near.window || near.window->gin != gin))
+		return refuse_window(gin, "the local end of a put or get");
+	if (mpib_unlikely(!far.window || far.window->gin != gin))
+		return refuse_window(gin, "the remote end of a put or get");
+	if (mpib_unlikely(!fits(near.offset, size, near.window->size)))
+		return refuse(gin, "beyond the local memory", gin->rank, near.offset, size,
+			      near.window->size);
+	if (mpib_unlikely(!fits(far.offset, size, far.window->far[rank].size)))
+		return refuse(gin, "beyond the remote memory", rank, far.offset, size,
+			      far.window->far[rank].size);
+	return 0;
+}
+
+static __attribute__((cold)) int cannot(struct mpib_gin *gin, uint32_t rank)
+{
+	char text[MPIB_TEXT_MAX + 1];
+
+	if (rank >= gin->nranks) {
+		MPIB_WARN("rank %u: there is no rank %u, but %u ranks", gin->rank, rank,
+			  gin->nranks);
+		return -MPIB_EARGUMENT;
+	}
+	if (gin->error || mpib_gin_look(gin) < 0)
+		return gin->error;
+	if (!atomic_load_explicit(&gin->peer[rank].over, memory_order_acquire))
+		return 0;
+	(void)snprintf(text, sizeof(text), "%s: %.300s", gin->peer[rank].text,
+		       gin->peer[rank].over_text);
+	return mpib_gin_fail(gin, -ECONNRESET, text);
+}
+
+/* Whether the call can begin at all. */
+static inline int begin(struct mpib_gin *gin, uint32_t rank)
+{
+	if (mpib_likely(rank < gin->nranks && !gin->error &&
+			!atomic_load_explicit(&gin->news, memory_order_relaxed) &&
+			!atomic_load_explicit(&gin->peer[rank].over, memory_order_relaxed)))
+		return 0;
+	return cannot(gin, rank);
+}
+
+static __attribute__((cold)) int too_many(const struct mpib_gin *gin)
+{
+	MPIB_WARN("rank %u: more than %u requests for each rank and context are under way",
+		  gin->rank, MPIB_GIN_DEPTH);
+	return -MPIB_EUSAGE;
+}
+
+static inline struct mpib_gin_request *take(struct mpib_gin *gin, struct mpib_gin_peer *peer)
+{
+	struct mpib_gin_request *request = gin->free;
+
+	if (mpib_likely(request != NULL)) {
+		gin->free = request->next;
+		request->peer = peer;
+	}
+	return request;
+}
+
+/* Bytes that go by SUP. */
+static size_t by_sup(struct mpib_gin_peer *peer, size_t size)
+{
+	const struct mpib_hint_entry *hint =
+		atomic_load_explicit(&peer->agent.hint, memory_order_acquire);
+
+	if (size <= MPIB_GIN_WHOLE_MAX || !peer->qp[MPIB_SUP])
+		return 0;
+	if (hint)
+		(void)mpib_hint_read(hint, &peer->share);
+	if (mpib_split_divides(size, peer->share, peer->gin->split_min))
+		return mpib_split_sup(size, peer->share);
+	return peer->share >= MPIB_SHARE_MAX / 2 ? size : 0;
+}
+
+/* A put of which all goes in one post, with the atomic behind it. */
+static inline int put_now(struct mpib_gin_peer *peer, struct mpib_gin_request *request,
+			  struct mpib_gin_at from, uint32_t size, struct mpib_gin_at to,
+			  bool signals)
+{
+	const struct mpib_gin_far *far = NULL;
+	struct ibv_send_wr wr[2];
+	struct ibv_sge sge[2];
+
+	if (size) {
+		far = &to.window->far[peer->rank];
+		sge[0] = (struct ibv_sge){ from.window->addr + from.offset, size,
+					   from.window->lkey[MPIB_SOUT] };
+		mpib_gin_fill(&wr[0], &sge[0], IBV_WR_RDMA_WRITE, far->addr + to.offset,
+			      far->rkey[MPIB_SOUT]);
+		wr[0].wr_id = mpib_gin_wr_id(request, MPIB_GIN_DATA);
+	}
+	if (signals) {
+		mpib_gin_fill_atomic(peer, &wr[1], &sge[1], request);
+		wr[1].wr_id =
+			mpib_gin_wr_id(request, size ? MPIB_GIN_DATA_SIGNAL : MPIB_GIN_SIGNAL);
+		peer->reads[MPIB_SOUT]--;
+		if (size) {
+			wr[0].send_flags = 0;
+			wr[0].next = &wr[1];
+		}
+	}
+	request->remaining = 1;
+	peer->room[MPIB_SOUT] -= (uint16_t)(!!size + signals);
+	return mpib_gin_post(peer, MPIB_SOUT, size ? &wr[0] : &wr[1]);
+}
+
+static void set_parts(struct mpib_gin_request *request, struct mpib_gin_at near,
+		      struct mpib_gin_at far, size_t size, size_t sup)
+{
+	const struct mpib_gin_peer *peer = request->peer;
+
+	request->part[MPIB_SOUT] = (struct mpib_gin_part){ 0 };
+	request->part[MPIB_SUP] = (struct mpib_gin_part){ 0 };
+	if (!size)
+		return;
+	request->near = near.window;
+	request->far = far.window;
+	request->part[MPIB_SOUT].local = near.window->addr + near.offset;
+	request->part[MPIB_SOUT].remote = far.window->far[peer->rank].addr + far.offset;
+	request->part[MPIB_SOUT].left = size - sup;
+	request->part[MPIB_SUP].local = request->part[MPIB_SOUT].local + size - sup;
+	request->part[MPIB_SUP].remote = request->part[MPIB_SOUT].remote + size - sup;
+	request->part[MPIB_SUP].left = sup;
+}
+
+static void put_later(struct mpib_gin_request *request, enum mpib_gin_op op, bool signals)
+{
+	request->op = (uint8_t)op;
+	request->signals = signals;
+	request->need = 0;
+	request->remaining = 1u + signals;
+	mpib_gin_list_add(&request->peer->queue, request);
+	mpib_gin_pump(request->peer);
+}
+
+/* Nothing of the peer's waits, and nothing of it has to be pushed. */
+static inline bool may_go_now(const struct mpib_gin_peer *peer, size_t size, bool signals)
+{
+	if (peer->queue.first || peer->room[MPIB_SOUT] < 2 ||
+	    size > peer->gin->max_msg[MPIB_SOUT] || mpib_gin_signal_rail(peer) != MPIB_SOUT)
+		return false;
+	return !signals || (!peer->signals.first && !mpib_gin_needs_push(peer) &&
+			    peer->pushed == peer->pushes && peer->reads[MPIB_SOUT]);
+}
+
+static mpib_always_inline int put(struct mpib_gin *gin, struct mpib_gin_at from, size_t size,
+				  struct mpib_gin_at to, uint32_t rank, bool signals,
+				  struct mpib_gin_at signal, uint64_t value,
+				  struct mpib_gin_request **ret)
+{
+	struct mpib_gin_request *request;
+	struct mpib_gin_peer *peer;
+	size_t sup;
+	int r = begin(gin, rank);
+
+	*ret = NULL;
+	if (mpib_likely(r == 0) && size)
+		r = check(gin, from, to, size, rank);
+	if (signals && r == 0) {
+		if (mpib_unlikely(!signal.window || signal.window->gin != gin))
+			r = refuse_window(gin, "the signal");
+		else if (mpib_unlikely(!fits(signal.offset, 8, signal.window->far[rank].size) ||
+				       signal.offset % 8))
+			r = refuse(gin, "no place for a signal", rank, signal.offset, 8,
+				   signal.window->far[rank].size);
+	}
+	if (mpib_unlikely(r < 0))
+		return r;
+	peer = &gin->peer[rank];
+	request = take(gin, peer);
+	if (mpib_unlikely(!request))
+		return too_many(gin);
+	if (signals) {
+		request->signal_addr = signal.window->far[rank].addr + signal.offset;
+		request->signal_rkey = signal.window->far[rank].rkey[mpib_gin_signal_rail(peer)];
+		request->signal_value = value;
+	}
+	sup = by_sup(peer, size);
+	*ret = request;
+	if (mpib_likely(!sup && may_go_now(peer, size, signals))) {
+		request->remaining = 0;
+		return size || signals ? put_now(peer, request, from, (uint32_t)size, to, signals)
+				       : 0;
+	}
+	set_parts(request, from, to, size, sup);
+	put_later(request, MPIB_GIN_PUT, signals);
+	return gin->error;
+}
+
+int mpib_gin_put(struct mpib_gin *gin, struct mpib_gin_at from, size_t size, struct mpib_gin_at to,
+		 uint32_t rank, struct mpib_gin_request **ret)
+{
+	return put(gin, from, size, to, rank, false, (struct mpib_gin_at){ 0 }, 0, ret);
+}
+
+int mpib_gin_put_signal(struct mpib_gin *gin, struct mpib_gin_at from, size_t size,
+			struct mpib_gin_at to, uint32_t rank, struct mpib_gin_at signal,
+			uint64_t value, struct mpib_gin_request **ret)
+{
+	return put(gin, from, size, to, rank, true, signal, value, ret);
+}
+
+int mpib_gin_get(struct mpib_gin *gin, struct mpib_gin_at from, size_t size, struct mpib_gin_at to,
+		 uint32_t rank, struct mpib_gin_request **ret)
+{
+	struct mpib_gin_request *request;
+	int r = begin(gin, rank);
+
+	*ret = NULL;
+	if (r == 0 && size)
+		r = check(gin, to, from, size, rank);
+	if (r < 0)
+		return r;
+	request = take(gin, &gin->peer[rank]);
+	if (!request)
+		return too_many(gin);
+	set_parts(request, to, from, size, by_sup(request->peer, size));
+	*ret = request;
+	put_later(request, MPIB_GIN_GET, false);
+	return gin->error;
+}
+
+int mpib_gin_flush(struct mpib_gin *gin, struct mpib_gin_window *window, uint32_t rank,
+		   struct mpib_gin_request **ret)
+{
+	struct mpib_gin_request *request;
+	struct mpib_gin_peer *peer;
+	int r = begin(gin, rank);
+
+	*ret = NULL;
+	if (r == 0 && (!window || window->gin != gin))
+		r = refuse_window(gin, "what is to be flushed");
+	if (r < 0)
+		return r;
+	peer = &gin->peer[rank];
+	request = take(gin, peer);
+	if (!request)
+		return too_many(gin);
+	request->far = window;
+	request->near = gin->scratch_window;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		request->part[rail] = (struct mpib_gin_part){
+			.local = gin->scratch_addr,
+			.remote = window->far[rank].addr,
+			.left = !peer->qp[rail]		     ? 0
+				: window->far[rank].size < 8 ? window->far[rank].size
+							     : 8,
+		};
+	*ret = request;
+	put_later(request, MPIB_GIN_GET, false);
+	return gin->error;
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a mesh. */
+#include "plugin/gin/gin.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "plugin/agent/agent_link.h"
+#include "plugin/base/clock.h"
+#include "plugin/base/log.h"
+#include "plugin/base/result.h"
+#include "plugin/gin/gin_impl.h"
+#include "plugin/setup/take.h"
+#include "plugin/verbs/async.h"
+#include "plugin/verbs/limit.h"
+#include "plugin/verbs/port.h"
+
+#define SCRATCH_SIZE 4096
+#define CLOSE_MS     1000
+
+static struct mpib_gin *all; /* under the watch lock */
+
+int mpib_gin_supported(struct mpib_device *dev)
+{
+	const struct mpib_hca *sout = &dev->hca[MPIB_SOUT];
+
+	if (sout->attr.atomic_cap != IBV_ATOMIC_NONE)
+		return 0;
+	MPIB_INFO("%s rail %s: the device has no atomics, so no device-initiated communication",
+		  mpib_rail_name(MPIB_SOUT), sout->name);
+	return -EOPNOTSUPP;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+int mpib_gin_more_contexts(struct mpib_gin *gin, int contexts)
+{
+	size_t n = (size_t)contexts * gin->nranks * MPIB_GIN_DEPTH;
+	size_t size = offsetof(struct mpib_gin_pool, requests[n]);
+	struct mpib_gin_pool *pool;
+
+	if (contexts <= 0)
+		return 0;
+	size = (size + 63) & ~(size_t)63;
+	pool = aligned_alloc(64, size);
+	if (!pool)
+		return -ENOMEM;
+	memset(pool, 0, size);
+	pool->next = gin->pools;
+	gin->pools = pool;
+	while (n-- > 0) {
+		pool->requests[n].next = gin->free;
+		gin->free = &pool->requests[n];
+	}
+	return 0;
+}
+
+/* What the handles tell: which ranks are of the island, and whether all speak alike. */
+static int read_handle(struct mpib_gin *gin, struct mpib_gin_peer *peer, const void *handle)
+{
+	if (mpib_handle_decode(handle, MPIB_HANDLE_SIZE, &peer->handle) < 0) {
+		MPIB_WARN("the handle of rank %u isn't MPIB's: every rank must load this plugin",
+			  peer->rank);
+		return -MPIB_EUSAGE;
+	}
+	if (peer->handle.version != MPIB_WIRE_VERSION) {
+		MPIB_WARN("wire version differs: %u here, %u at rank %u: install the same MPIB on "
+			  "every node",
+			  MPIB_WIRE_VERSION, peer->handle.version, peer->rank);
+		return -MPIB_EUSAGE;
+	}
+	peer->intra =
+		mpib_ipv4_same_prefix(gin->local.rail[MPIB_SOUT].ipv4_be, peer->handle.sout_ip_be,
+				      (unsigned int)gin->env.prefix_len);
+	return 0;
+}
+
+static int make_peers(struct mpib_gin *gin, void *const *handles)
+{
+	gin->peer = aligned_alloc(64, gin->nranks * sizeof(*gin->peer));
+	if (!gin->peer)
+		return -ENOMEM;
+	memset(gin->peer, 0, gin->nranks * sizeof(*gin->peer));
+	for (uint32_t k = 0; k < gin->nranks; k++) {
+		struct mpib_gin_peer *peer = &gin->peer[k];
+
+		peer->gin = gin;
+		peer->rank = k;
+		peer->ctl.fd = -1;
+		peer->pushes = peer->pushed = 1;
+		mpib_gin_list_init(&peer->queue);
+		mpib_gin_list_init(&peer->signals);
+		(void)snprintf(peer->text, sizeof(peer->text), "rank %u", k);
+	}
+	for (uint32_t k = 0; k < gin->nranks; k++) {
+		int r = read_handle(gin, &gin->peer[k], handles[k]);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int make_queue(struct mpib_gin *gin, unsigned int rail)
+{
+	struct mpib_hca *hca = &gin->dev->hca[rail];
+	char advice[MPIB_ADVICE_MAX];
+	int r = mpib_verbs_create_cq(hca->ctx, mpib_gin_cq_depth(gin->nranks), NULL,
+				     &gin->cq[rail]);
+	uint64_t limit = hca->port_attr.max_msg_sz;
+
+	gin->max_msg[rail] = limit == 0 || limit > 1u << 30 ? 1u << 30 : limit;
+	if (r == 0)
+		return 0;
+	if (mpib_hca_failed(hca))
+		return -EIO;
+	MPIB_WARN("%s rail %s: no completion queue of %d entries for %u ranks: %s%s",
+		  mpib_rail_name(rail), hca->name, mpib_gin_cq_depth(gin->nranks), gin->nranks,
+		  strerror(-r), mpib_limit_advice(hca, MPIB_OBJECT_CQ, r, advice));
+	return mpib_error_of_host(r);
+}
+
+static int make_scratch(struct mpib_gin *gin)
+{
+	int r;
+
+	gin->scratch = mmap(NULL, SCRATCH_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+	if (gin->scratch == MAP_FAILED) {
+		gin->scratch = NULL;
+		return -ENOMEM;
+	}
+	(void)madvise(gin->scratch, SCRATCH_SIZE, MADV_DONTFORK);
+	r = mpib_mr_new(gin->dev, MPIB_RAILS_ALL, gin->scratch, SCRATCH_SIZE,
+			IBV_ACCESS_LOCAL_WRITE, &gin->scratch_mr);
+	if (r < 0)
+		return r;
+	gin->scratch_addr = (uint64_t)(uintptr_t)gin->scratch;
+	memcpy(gin->scratch_lkey, gin->scratch_mr->lkey, sizeof(gin->scratch_lkey));
+	gin->scratch_window = calloc(1, sizeof(*gin->scratch_window));
+	if (!gin->scratch_window)
+		return -ENOMEM;
+	memcpy(gin->scratch_window->lkey, gin->scratch_lkey, sizeof(gin->scratch_lkey));
+	return 0;
+}
+
+static int describe(struct mpib_gin *gin)
+{
+	struct mpib_peer *local = &gin->local;
+
+	local->pid = (uint32_t)getpid();
+	local->mode = (uint8_t)gin->env.mode;
+	local->prefix_len = (uint8_t)gin->env.prefix_len;
+	local->service_level = (uint8_t)gin->env.sl;
+	if (gin->env.tc >= 0)
+		local->traffic_class = (uint8_t)gin->env.tc;
+	local->cts_traffic_class = local->traffic_class;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		int r = mpib_hca_describe(&gin->dev->hca[rail], &gin->env, local,
+					  &gin->source[rail]);
+
+		if (r < 0)
+			return r;
+		local->qps[rail] = 1;
+	}
+	return 0;
+}
+
+static int build(struct mpib_gin *gin, void *const *handles)
+{
+	int r = describe(gin);
+
+	if (r == 0)
+		r = make_peers(gin, handles);
+	if (r == 0)
+		r = mpib_gin_more_contexts(gin, 1);
+	for (unsigned int rail = 0; r == 0 && rail < MPIB_RAIL_MAX; rail++)
+		r = make_queue(gin, rail);
+	if (r == 0)
+		r = make_scratch(gin);
+	for (uint32_t k = 0; r == 0 && k < gin->nranks; k++)
+		r = mpib_gin_qps_create(&gin->peer[k]);
+	return r;
+}
+
+static uint32_t island(const struct mpib_gin *gin)
+{
+	uint32_t ranks = 0;
+
+	for (uint32_t k = 0; k < gin->nranks; k++)
+		ranks += gin->peer[k].intra;
+	return ranks;
+}
+
+/* ---- the agent ------------------------------------------------------------------------------- */
+
+static bool shares(const struct mpib_gin_peer *peer)
+{
+	return peer->qp[MPIB_SUP] && peer->rank != peer->gin->rank;
+}
+
+static int register_flows(struct mpib_gin *gin)
+{
+	int r;
+
+	for (uint32_t k = 0; k < gin->nranks; k++) {
+		struct mpib_gin_peer *peer = &gin->peer[k];
+
+		/* The vanilla policy, and whenever no hint may be used. */
+		peer->share = shares(peer) ? MPIB_SHARE_MAX : 0;
+		if (gin->env.mode != MPIB_MODE_ADVANCED || !shares(peer))
+			continue;
+		r = mpib_agent_register(&peer->agent, gin->local.rail[MPIB_SOUT].ipv4_be,
+					peer->remote.rail[MPIB_SOUT].ipv4_be,
+					gin->local.rail[MPIB_SUP].ipv4_be,
+					peer->remote.rail[MPIB_SUP].ipv4_be);
+		if (r < 0)
+			return r;
+	}
+	for (uint32_t k = 0; k < gin->nranks; k++) {
+		if (gin->env.mode != MPIB_MODE_ADVANCED || !shares(&gin->peer[k]))
+			continue;
+		while ((r = mpib_agent_register_poll(&gin->peer[k].agent)) == 0)
+			(void)usleep(1000); /* bounded by the agent's link */
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- ending ---------------------------------------------------------------------------------- */
+
+static bool all_over(struct mpib_gin *gin)
+{
+	for (uint32_t k = 0; k < gin->nranks; k++)
+		if (k != gin->rank && gin->peer[k].ctl.fd >= 0 &&
+		    atomic_load_explicit(&gin->peer[k].over, memory_order_acquire) == MPIB_GIN_LIVE)
+			return false;
+	return true;
+}
+
+/* Whoever has been told of a signal may close while its answer is on the way: the QPs stay until
+ * all have come so far. */
+static void say_bye(struct mpib_gin *gin)
+{
+	mpib_watch_lock();
+	for (uint32_t k = 0; k < gin->nranks; k++)
+		if (gin->peer[k].ctl.fd >= 0)
+			mpib_ctl_send_last(&gin->peer[k].ctl, MPIB_FRAME_BYE, NULL, 0);
+	mpib_watch_unlock();
+	(void)mpib_gin_wait(gin, all_over, CLOSE_MS);
+}
+
+static void free_peers(struct mpib_gin *gin)
+{
+	for (uint32_t k = 0; gin->peer && k < gin->nranks; k++) {
+		struct mpib_gin_peer *peer = &gin->peer[k];
+
+		mpib_agent_deregister(&peer->agent);
+		mpib_ctl_close(&peer->ctl);
+		for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+			if (peer->qp[rail])
+				(void)mpib_verbs_destroy_qp(peer->qp[rail]);
+	}
+	free(gin->peer);
+}
+
+void mpib_gin_close(struct mpib_gin *gin)
+{
+	struct mpib_gin_pool *pool;
+
+	if (!gin)
+		return;
+	if (gin->established && !gin->error)
+		say_bye(gin);
+	mpib_gin_unwatch(gin);
+	mpib_watch_lock();
+	*gin->link = gin->next;
+	if (gin->next)
+		gin->next->link = gin->link;
+	mpib_watch_unlock();
+	while (gin->windows)
+		(void)mpib_gin_deregister(gin, gin->windows);
+	free_peers(gin);
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		if (gin->cq[rail])
+			(void)mpib_verbs_destroy_cq(gin->cq[rail]);
+	free(gin->scratch_window);
+	(void)mpib_mr_free(gin->scratch_mr);
+	if (gin->scratch)
+		(void)munmap(gin->scratch, SCRATCH_SIZE);
+	while ((pool = gin->pools)) {
+		gin->pools = pool->next;
+		free(pool);
+	}
+	if (gin->news_fd >= 0)
+		(void)close(gin->news_fd);
+	free(gin);
+}
+
+void mpib_gin_close_all(void)
+{
+	for (struct mpib_gin *gin = all; gin; gin = gin->next)
+		gin->established = false; /* nobody waits for peers now */
+	while (all)
+		mpib_gin_close(all);
+}
+
+void mpib_gin_fork_child(void)
+{
+	for (struct mpib_gin *gin = all; gin; gin = gin->next) {
+		gin->error = -ESHUTDOWN;
+		for (uint32_t k = 0; gin->peer && k < gin->nranks; k++) {
+			if (gin->peer[k].ctl.fd >= 0)
+				(void)close(gin->peer[k].ctl.fd);
+			gin->peer[k].ctl.fd = -1;
+		}
+		if (gin->news_fd >= 0)
+			(void)close(gin->news_fd);
+		gin->news_fd = -1;
+	}
+}
+
+/* ---- connect --------------------------------------------------------------------------------- */
+
+static struct mpib_gin *gin_new(struct mpib_listener *listener, uint32_t nranks, uint32_t rank)
+{
+	struct mpib_gin *gin = aligned_alloc(64, (sizeof(*gin) + 63) & ~(size_t)63);
+
+	if (!gin)
+		return NULL;
+	memset(gin, 0, sizeof(*gin));
+	gin->dev = mpib_listener_device(listener);
+	gin->env = *mpib_listener_env(listener);
+	gin->nranks = nranks;
+	gin->rank = rank;
+	gin->split_min = (size_t)gin->env.split_min;
+	gin->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	mpib_watch_lock();
+	gin->next = all;
+	gin->link = &all;
+	if (all)
+		all->link = &gin->next;
+	all = gin;
+	mpib_watch_unlock();
+	return gin;
+}
+
+int mpib_gin_connect(struct mpib_listener *listener, void *const *handles, int nranks, int rank,
+		     struct mpib_gin **ret)
+{
+	struct mpib_gin *gin;
+	int r;
+
+	*ret = NULL;
+	if (nranks < 1 || rank < 0 || rank >= nranks) {
+		MPIB_WARN("rank %d of %d can't be", rank, nranks);
+		return -MPIB_EARGUMENT;
+	}
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		if (mpib_hca_failed(&mpib_listener_device(listener)->hca[rail]))
+			return -EIO;
+	gin = gin_new(listener, (uint32_t)nranks, (uint32_t)rank);
+	if (!gin)
+		return -ENOMEM;
+	mpib_gin_watch_devices(gin);
+	r = gin->news_fd < 0 ? -EMFILE : build(gin, handles);
+	if (r == 0)
+		r = mpib_gin_mesh(gin, listener);
+	if (r == 0)
+		r = register_flows(gin);
+	if (r < 0) {
+		mpib_gin_close(gin);
+		return r;
+	}
+	gin->established = true;
+	MPIB_INFO("device-initiated communication: rank %d of %d, %s, %u ranks of the island", rank,
+		  nranks, gin->env.mode == MPIB_MODE_ADVANCED ? "advanced" : "vanilla",
+		  island(gin));
+	*ret = gin;
+	return 0;
+}
+
+bool mpib_gin_failed(const struct mpib_gin *gin)
+{
+	return gin->error != 0;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of this room share, and nobody else. Owners of fields: "set-up" is the service
+ * thread until connect returned the mesh, "progress" the thread that puts and tests, "helper" the
+ * watch thread.
+ */
+#ifndef MPIB_PLUGIN_GIN_IMPL_H
+#define MPIB_PLUGIN_GIN_IMPL_H
+
+#include <stdatomic.h>
+
+#include "common/ipv4.h"
+#include "common/macros.h"
+#include "plugin/agent/registration.h"
+#include "plugin/gin/frames.h"
+#include "plugin/gin/gin.h"
+#include "plugin/verbs/mr.h"
+#include "plugin/wire/ctl.h"
+
+/* Entries of a send queue: a write and an atomic for each request of a context. More contexts, and
+ * messages over a port's limit, wait for room. */
+#define MPIB_GIN_SQ_DEPTH (2 * MPIB_GIN_DEPTH)
+/* Puts up to this go whole on SOUT, behind which a signal needs no look at SUP. */
+#define MPIB_GIN_WHOLE_MAX 8192u
+/* READs and atomics at once on one QP, where the devices have as many. */
+#define MPIB_GIN_READS_MAX 16u
+/* What a READ that pushes writes reads; no part on SUP is shorter. */
+#define MPIB_GIN_PUSH_SIZE 8u
+/* Of 8 bytes each: what atomics and reads bring and nobody looks at. */
+#define MPIB_GIN_SCRATCH    64u
+#define MPIB_GIN_POLL_BATCH 16
+
+/* What a completion is of: low bits of its wr_id, whose other bits are a pointer's. */
+enum mpib_gin_kind {
+	MPIB_GIN_DATA = 0,	  /* a request's write */
+	MPIB_GIN_SIGNAL = 1,	  /* a request's atomic */
+	MPIB_GIN_DATA_SIGNAL = 2, /* the same, and the write before it */
+	MPIB_GIN_READ = 3,	  /* a request's READ */
+	MPIB_GIN_PUSH = 4,	  /* a peer's READ behind writes on SUP */
+	MPIB_GIN_KINDS = 7,	  /* the mask */
+};
+
+enum mpib_gin_op { MPIB_GIN_PUT, MPIB_GIN_GET };
+
+/* What is left of a request on one rail. */
+struct mpib_gin_part {
+	uint64_t local, remote;
+	size_t left;
+};
+
+/* Progress only. The first line is all that a small put needs. */
+struct mpib_gin_request {
+	_Alignas(64) struct mpib_gin_peer *peer;
+	struct mpib_gin_request *next; /* of the free ones, or of a peer's list */
+	uint32_t remaining; /* completions to come, and 1 each for parts and a signal not posted */
+	uint8_t op;	    /* enum mpib_gin_op */
+	bool signals;
+	uint64_t need; /* pushes that have to be done before its atomic; 0: not known yet */
+	uint64_t signal_addr, signal_value;
+	uint32_t signal_rkey;
+	/* Until all of it is posted. */
+	struct mpib_gin_part part[MPIB_RAIL_MAX];
+	const struct mpib_gin_window *near, *far;
+};
+
+struct mpib_gin_list {
+	struct mpib_gin_request *first, **last;
+};
+
+enum mpib_gin_over {
+	MPIB_GIN_LIVE = 0,
+	MPIB_GIN_CLOSED = 1, /* in good order */
+	MPIB_GIN_GONE = 2,
+};
+
+/* Set-up's state of one peer; mesh.c. */
+enum mpib_gin_step {
+	MPIB_GIN_IDLE,	/* its turn has not come, or it is to come to this end */
+	MPIB_GIN_TCP,	/* waits for TCP, or for the time to try again */
+	MPIB_GIN_TURN,	/* HELLO is out */
+	MPIB_GIN_MEET,	/* JOIN is out */
+	MPIB_GIN_READY, /* MEET is out */
+	MPIB_GIN_UP,
+};
+
+struct mpib_gin_peer {
+	_Alignas(64) struct ibv_qp
+		*qp[MPIB_RAIL_MAX];    /* NULL: the peer isn't reached by that rail */
+	atomic_int over;	       /* enum mpib_gin_over; helper */
+	uint32_t share;		       /* progress: the last one */
+	uint16_t room[MPIB_RAIL_MAX];  /* progress: send queue entries */
+	uint16_t reads[MPIB_RAIL_MAX]; /* progress: READs and atomics that may still begin */
+	/* Progress: SUP has brought data to this window, at this address, which no READ has pushed
+	 * yet; NULL: it has not. */
+	const struct mpib_gin_window *unpushed;
+	uint64_t unpushed_at;
+	uint64_t pushes, pushed;      /* progress: READs posted and done; from 1 on */
+	struct mpib_gin_list queue;   /* progress: requests with parts to post */
+	struct mpib_gin_list signals; /* progress: requests whose atomic waits */
+	struct mpib_agent_reg agent;  /* advanced mode: of it `hint` is read */
+
+	struct mpib_gin *gin;
+	uint32_t rank;
+	enum mpib_gin_step step;
+	bool intra, connects, greeted; /* set-up */
+	uint64_t retry_ms;	       /* set-up: when TCP may be tried again; 0: it is under way */
+	struct mpib_handle handle;
+	struct mpib_peer remote;
+	struct mpib_gin_join join;
+	struct mpib_ctl ctl; /* set-up, then under the watch lock */
+	struct mpib_watch_item watch;
+	struct mpib_gin_memory_frame
+		memory[2]; /* under the watch lock: told and not used, by turn */
+	bool has_memory[2];
+	char text[MPIB_IPV4_TEXT_MAX + 40]; /* "rank 3 (10.0.1.2 pid 77)" */
+	char over_text[MPIB_TEXT_MAX + 1];  /* helper writes before it sets GONE */
+};
+
+struct mpib_gin_far {
+	uint64_t addr, size;
+	uint32_t rkey[MPIB_RAIL_MAX];
+};
+
+struct mpib_gin_window {
+	struct mpib_gin *gin;
+	struct mpib_mr *mr;
+	uint64_t addr, size;
+	uint32_t lkey[MPIB_RAIL_MAX];
+	struct mpib_gin_window *next, **link;
+	struct mpib_gin_far far[]; /* by rank */
+};
+
+struct mpib_gin {
+	/* Progress, on every call. */
+	uint32_t outstanding[MPIB_RAIL_MAX]; /* completions to come */
+	int error;			     /* 0, or why nothing works any more */
+	atomic_int news;		     /* helper: a peer or a device is gone */
+	uint32_t nranks, rank;
+	struct ibv_cq *cq[MPIB_RAIL_MAX];
+	struct mpib_gin_request *free;
+	struct mpib_gin_peer *peer; /* nranks */
+	uint64_t max_msg[MPIB_RAIL_MAX];
+	size_t split_min;
+	uint64_t scratch_addr;
+	uint32_t scratch_lkey[MPIB_RAIL_MAX];
+
+	struct mpib_device *dev;
+	struct mpib_env env;
+	struct mpib_peer local;
+	struct mpib_source source[MPIB_RAIL_MAX];
+	struct mpib_mr *scratch_mr;
+	void *scratch;
+	struct mpib_gin_window *scratch_window; /* of which flushes read into */
+	struct mpib_gin_pool *pools;
+	struct mpib_gin_window *windows; /* service thread */
+	uint64_t registrations;		 /* service thread: so many were begun */
+	int news_fd;			 /* helper wakes whoever waits for memory or an end */
+	struct mpib_watch_tick tick;
+	bool established;
+	struct mpib_gin *next, **link; /* all of the process, under the watch lock */
+};
+
+struct mpib_gin_pool {
+	struct mpib_gin_pool *next;
+	struct mpib_gin_request requests[];
+};
+
+/* Builds that the tests must find out: each makes one of the mistakes that real devices let pass.
+ */
+#ifdef MPIB_GIN_WRONG_ATOMICS /* each second rank's atomics go through the other device */
+#define MPIB_GIN_ATOMIC_RAILS MPIB_RAILS_ALL
+#else
+#define MPIB_GIN_ATOMIC_RAILS mpib_rail_bit(MPIB_SOUT)
+#endif
+
+/* Two devices' atomics on one word are not atomic with each other: all go through one. */
+static inline unsigned int mpib_gin_signal_rail(const struct mpib_gin_peer *peer)
+{
+	return MPIB_GIN_ATOMIC_RAILS == MPIB_RAILS_ALL && peer->qp[MPIB_SUP] && peer->gin->rank & 1
+		       ? MPIB_SUP
+		       : MPIB_SOUT;
+}
+
+/* ---- mesh_qp.c: QPs of a mesh; one warning on failure ---------------------------------------- */
+
+int mpib_gin_qps_create(struct mpib_gin_peer *peer);
+/* With peer->remote and peer->join known. */
+int mpib_gin_qps_connect(struct mpib_gin_peer *peer);
+/* Of this end, for the peer. */
+void mpib_gin_describe(const struct mpib_gin_peer *peer, struct mpib_gin_join *ret);
+static inline int mpib_gin_cq_depth(uint32_t nranks)
+{
+	return (int)(nranks * MPIB_GIN_SQ_DEPTH);
+}
+
+/* ---- mesh.c ---------------------------------------------------------------------------------- */
+
+/* All peers up, or an error that was told to them. */
+int mpib_gin_mesh(struct mpib_gin *gin, struct mpib_listener *listener);
+
+/* ---- news.c: what the helper thread hears ---------------------------------------------------- */
+
+void mpib_gin_watch_devices(struct mpib_gin *gin);
+/* Its control connection is the helper thread's from here on. One warning on failure. */
+int mpib_gin_watch_peer(struct mpib_gin_peer *peer);
+void mpib_gin_unwatch(struct mpib_gin *gin);
+/* Waits for @ready, until a peer is gone, or for @ms. True: it was. */
+bool mpib_gin_wait(struct mpib_gin *gin, bool (*ready)(struct mpib_gin *), uint64_t ms);
+
+/* ---- fail.c ---------------------------------------------------------------------------------- */
+
+/* The mesh fails, with one line, unless it has; the peers are told. Returns gin->error. Progress or
+ * service thread. */
+int mpib_gin_fail(struct mpib_gin *gin, int error, const char *text);
+/* The first peer or device that is gone fails the mesh. 0 where none is. */
+int mpib_gin_look(struct mpib_gin *gin);
+int mpib_gin_post_failed(struct mpib_gin_peer *peer, unsigned int rail, int r);
+void mpib_gin_completion_failed(struct mpib_gin_peer *peer, unsigned int rail,
+				const struct ibv_wc *wc);
+
+static inline void mpib_gin_list_init(struct mpib_gin_list *list)
+{
+	list->first = NULL;
+	list->last = &list->first;
+}
+
+static inline void mpib_gin_list_add(struct mpib_gin_list *list, struct mpib_gin_request *request)
+{
+	request->next = NULL;
+	*list->last = request;
+	list->last = &request->next;
+}
+
+static inline void mpib_gin_list_drop(struct mpib_gin_list *list)
+{
+	list->first = list->first->next;
+	if (!list->first)
+		list->last = &list->first;
+}
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of device-initiated communication, and their thin adapters; nothing else. */
+#include "plugin/nccl/api.h"
+#include "plugin/nccl/gin_api.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define NAME   "MPIB"
+
+static ncclResult_t connect_v11(void *ctx, void *handles[], int nranks, int rank, void *listen_comm,
+				void **coll)
+{
+	(void)ctx;
+	return mpib_gin_entry_connect(handles, nranks, rank, listen_comm, coll);
+}
+
+static ncclResult_t register_v11(void *coll, void *data, size_t size, int type, uint64_t flags,
+				 void **mhandle, void **gin_handle)
+{
+	const struct mpib_gin_memory memory = { .addr = data, .size = size, .fd = -1 };
+
+	if (gin_handle)
+		*gin_handle = NULL;
+	return mpib_gin_entry_register(coll, &memory, type, flags, mhandle);
+}
+
+static ncclResult_t register_dmabuf_v11(void *coll, void *data, size_t size, int type,
+					uint64_t offset, int fd, uint64_t flags, void **mhandle,
+					void **gin_handle)
+{
+	const struct mpib_gin_memory memory = {
+		.addr = data, .size = size, .offset = offset, .fd = fd
+	};
+
+	if (gin_handle)
+		*gin_handle = NULL;
+	if (fd < 0)
+		return ncclInvalidArgument;
+	return mpib_gin_entry_register(coll, &memory, type, flags, mhandle);
+}
+
+static ncclResult_t put_v11(void *coll, uint64_t src_off, void *src, size_t size, uint64_t dst_off,
+			    void *dst, uint32_t rank, void **request)
+{
+	const struct mpib_gin_put_args args = { .src_off = src_off,
+						.src = src,
+						.size = size,
+						.dst_off = dst_off,
+						.dst = dst,
+						.rank = rank };
+
+	return mpib_gin_entry_put(coll, &args, request);
+}
+
+static ncclResult_t put_signal_v11(void *coll, uint64_t src_off, void *src, size_t size,
+				   uint64_t dst_off, void *dst, uint32_t rank, uint64_t signal_off,
+				   void *signal, uint64_t value, uint32_t op, void **request)
+{
+	const struct mpib_gin_put_args args = { .src_off = src_off,
+						.src = src,
+						.size = size,
+						.dst_off = dst_off,
+						.dst = dst,
+						.rank = rank,
+						.signals = true,
+						.signal_off = signal_off,
+						.signal = signal,
+						.value = value,
+						.op = op };
+
+	return mpib_gin_entry_put(coll, &args, request);
+}
+
+/* ---- v12: several connections and contexts --------------------------------------------------- */
+
+static ncclResult_t connect_v12(void *ctx, void *handles[], int nranks, int rank, int connections,
+				int depth, void *listen_comm, void **coll)
+{
+	void *same;
+	ncclResult_t result = connect_v11(ctx, handles, nranks, rank, listen_comm, coll);
+
+	/* The mesh has requests for one. */
+	if (result == ncclSuccess && (connections > 1 || depth > (int)MPIB_GIN_DEPTH)) {
+		result = mpib_gin_entry_contexts(*coll, connections > 1 ? connections : 1,
+						 depth > 0 ? depth : 0, &same);
+		if (result != ncclSuccess) {
+			(void)mpib_gin_entry_close(*coll);
+			*coll = NULL;
+		}
+	}
+	return result;
+}
+
+static ncclResult_t put_v12(void *coll, uint64_t src_off, void *src, size_t size, uint64_t dst_off,
+			    void *dst, uint32_t rank, int connection, void **request)
+{
+	(void)connection;
+	return put_v11(coll, src_off, src, size, dst_off, dst, rank, request);
+}
+
+static ncclResult_t put_signal_v12(void *coll, uint64_t src_off, void *src, size_t size,
+				   uint64_t dst_off, void *dst, uint32_t rank, uint64_t signal_off,
+				   void *signal, uint64_t value, uint32_t op, int connection,
+				   void **request)
+{
+	(void)connection;
+	return put_signal_v11(coll, src_off, src, size, dst_off, dst, rank, signal_off, signal,
+			      value, op, request);
+}
+
+/* ---- contexts: of proxies, only those from v13 on are asked for them ------------------------- */
+
+static ncclResult_t create_context_v11(void *coll, int signals, int counters, void **gin_ctx,
+				       struct mpib_nccl_device_handle **device)
+{
+	(void)signals;
+	(void)counters;
+	if (device)
+		*device = NULL;
+	return mpib_gin_entry_contexts(coll, 1, 0, gin_ctx);
+}
+
+static ncclResult_t create_context_v12(void *coll, int signals, int counters, int contexts,
+				       void **gin_ctx, struct mpib_nccl_device_handle **device)
+{
+	(void)signals;
+	(void)counters;
+	if (device)
+		*device = NULL;
+	return mpib_gin_entry_contexts(coll, contexts, 0, gin_ctx);
+}
+
+static ncclResult_t create_context_v13(void *coll, struct mpib_nccl_gin_config_v13 *config,
+				       void **gin_ctx, struct mpib_nccl_device_handle **device)
+{
+	if (!config)
+		return ncclInvalidArgument;
+	if (device)
+		*device = NULL;
+	return mpib_gin_entry_contexts(coll, config->nContexts, config->queueDepth, gin_ctx);
+}
+
+static ncclResult_t create_context_v14(void *coll, struct mpib_nccl_rma_config_v14 *config,
+				       void **rma_ctx)
+{
+	return config ? mpib_gin_entry_contexts(coll, config->nContexts, 0, rma_ctx)
+		      : ncclInvalidArgument;
+}
+
+/* The mesh is the context. */
+static ncclResult_t destroy_context(void *gin_ctx)
+{
+	(void)gin_ctx;
+	return ncclSuccess;
+}
+
+/* ---- v13: contexts in the place of the mesh, and gets ---------------------------------------- */
+
+static ncclResult_t put_v13(void *ctx, int context, uint64_t src_off, void *src, size_t size,
+			    uint64_t dst_off, void *dst, uint32_t rank, void **request)
+{
+	(void)context;
+	return put_v11(ctx, src_off, src, size, dst_off, dst, rank, request);
+}
+
+static ncclResult_t put_signal_v13(void *ctx, int context, uint64_t src_off, void *src, size_t size,
+				   uint64_t dst_off, void *dst, uint32_t rank, uint64_t signal_off,
+				   void *signal, uint64_t value, uint32_t op, void **request)
+{
+	(void)context;
+	return put_signal_v11(ctx, src_off, src, size, dst_off, dst, rank, signal_off, signal,
+			      value, op, request);
+}
+
+static ncclResult_t get_v13(void *ctx, int context, uint64_t remote_off, void *remote, size_t size,
+			    uint64_t local_off, void *local, uint32_t rank, void **request)
+{
+	(void)context;
+	return mpib_gin_entry_get(ctx, remote_off, remote, size, local_off, local, rank, request);
+}
+
+static ncclResult_t flush_v13(void *ctx, int context, void *mhandle, uint32_t rank, void **request)
+{
+	(void)context;
+	return mpib_gin_entry_flush(ctx, mhandle, rank, request);
+}
+
+/* ---- RMA: the same for puts from the host. Every signal is strong: of a put that NCCL cuts, and
+ * of one with a signal of its own, it gives the signal apart, marked as the user marked it.
+ * ---------- */
+
+static ncclResult_t register_v14(void *coll, void *data, size_t size, int type, uint64_t flags,
+				 void **mhandle)
+{
+	return register_v11(coll, data, size, type, flags, mhandle, NULL);
+}
+
+static ncclResult_t register_dmabuf_v14(void *coll, void *data, size_t size, int type,
+					uint64_t offset, int fd, uint64_t flags, void **mhandle)
+{
+	return register_dmabuf_v11(coll, data, size, type, offset, fd, flags, mhandle, NULL);
+}
+
+static ncclResult_t put_signal_v14(void *ctx, int context, uint64_t src_off, void *src, size_t size,
+				   uint64_t dst_off, void *dst, uint32_t rank, uint64_t signal_off,
+				   void *signal, uint64_t value, uint32_t op, bool strong,
+				   void **request)
+{
+	(void)strong;
+	return put_signal_v13(ctx, context, src_off, src, size, dst_off, dst, rank, signal_off,
+			      signal, value, op, request);
+}
+
+static ncclResult_t put_v15(void *ctx, int context, uint64_t src_off, void *src, size_t size,
+			    uint64_t dst_off, void *dst, uint32_t rank, uint32_t flags,
+			    void **request)
+{
+	(void)flags;
+	return put_v13(ctx, context, src_off, src, size, dst_off, dst, rank, request);
+}
+
+static ncclResult_t put_signal_v15(void *ctx, int context, uint64_t src_off, void *src, size_t size,
+				   uint64_t dst_off, void *dst, uint32_t rank, uint64_t signal_off,
+				   void *signal, uint64_t value, uint32_t op, bool strong,
+				   uint32_t flags, void **request)
+{
+	(void)flags;
+	return put_signal_v14(ctx, context, src_off, src, size, dst_off, dst, rank, signal_off,
+			      signal, value, op, strong, request);
+}
+
+static ncclResult_t get_v15(void *ctx, int context, uint64_t remote_off, void *remote, size_t size,
+			    uint64_t local_off, void *local, uint32_t rank, uint32_t flags,
+			    void **request)
+{
+	(void)flags;
+	return get_v13(ctx, context, remote_off, remote, size, local_off, local, rank, request);
+}
+
+/* ---- the tables ------------------------------------------------------------------------------ */
+
+/* Fields that are the same in every version; ISO C has no way to say it but a macro. */
+#define COMMON_FIELDS                                                                              \
+	.name = NAME, .init = mpib_gin_entry_init, .devices = mpib_gin_entry_devices,              \
+	.listen = mpib_entry_listen, .deregMrSym = mpib_gin_entry_deregister,                      \
+	.destroyContext = destroy_context, .closeColl = mpib_gin_entry_close,                      \
+	.closeListen = mpib_entry_close_listen, .test = mpib_gin_entry_test,                       \
+	.queryLastError = mpib_gin_entry_last_error, .finalize = mpib_entry_finalize
+#define GIN_FIELDS                                                                                 \
+	COMMON_FIELDS, .regMrSym = register_v11, .regMrSymDmaBuf = register_dmabuf_v11,            \
+		       .ginProgress = mpib_gin_entry_progress
+#define RMA_FIELDS                                                                                 \
+	COMMON_FIELDS, .getProperties = mpib_gin_entry_properties_v12, .connect = connect_v11,     \
+		       .createContext = create_context_v14, .regMrSym = register_v14,              \
+		       .regMrSymDmaBuf = register_dmabuf_v14, .iflush = flush_v13,                 \
+		       .rmaProgress = mpib_gin_entry_progress
+
+EXPORT const struct mpib_nccl_gin_v11 ncclGinPlugin_v11 = {
+	GIN_FIELDS,
+	.getProperties = mpib_gin_entry_properties_v11,
+	.connect = connect_v11,
+	.createContext = create_context_v11,
+	.iput = put_v11,
+	.iputSignal = put_signal_v11,
+};
+
+EXPORT const struct mpib_nccl_gin_v12 ncclGinPlugin_v12 = {
+	GIN_FIELDS,
+	.getProperties = mpib_gin_entry_properties_v11,
+	.connect = connect_v12,
+	.createContext = create_context_v12,
+	.iput = put_v12,
+	.iputSignal = put_signal_v12,
+};
+
+EXPORT const struct mpib_nccl_gin_v13 ncclGinPlugin_v13 = {
+	GIN_FIELDS,
+	.getProperties = mpib_gin_entry_properties_v12,
+	.connect = connect_v11,
+	.createContext = create_context_v13,
+	.iput = put_v13,
+	.iputSignal = put_signal_v13,
+	.iget = get_v13,
+	.iflush = flush_v13,
+};
+
+EXPORT const struct mpib_nccl_rma_v14 ncclRmaPlugin_v14 = {
+	RMA_FIELDS,
+	.iput = put_v13,
+	.iputSignal = put_signal_v14,
+	.iget = get_v13,
+};
+
+EXPORT const struct mpib_nccl_rma_v15 ncclRmaPlugin_v15 = {
+	RMA_FIELDS,
+	.iput = put_v15,
+	.iputSignal = put_signal_v15,
+	.iget = get_v15,
+};

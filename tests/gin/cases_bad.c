@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Wrong arguments, and ranks that die: an error with one line, and nothing written or reported done
+ * that isn't. */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/gin/ranks.h"
+
+#define BYTES 65536
+
+/* The call is refused as the caller's mistake, with one line that has @text. */
+#define REFUSED(call, text)                                                                        \
+	do {                                                                                       \
+		void *request_ = mesh;                                                             \
+		unsigned int before_ = warnings;                                                   \
+		(void)request_;                                                                    \
+		warned[0] = '\0';                                                                  \
+		warnings = 0;                                                                      \
+		CHECK((call) == ncclInvalidArgument);                                              \
+		CHECK(warnings == 1 && strstr(warned, text));                                      \
+		warnings = before_;                                                                \
+	} while (0)
+
+static ncclResult_t try_put(struct mesh *mesh, uint64_t from, size_t size, uint64_t to,
+			    uint32_t to_rank)
+{
+	void *request;
+
+	return table->iput(mesh->coll, from, mesh->data.mhandle, size, to, mesh->data.mhandle,
+			   to_rank, &request);
+}
+
+static ncclResult_t try_signal(struct mesh *mesh, void *data, size_t size, uint64_t at,
+			       void *signal, uint32_t op)
+{
+	void *request;
+
+	return table->iputSignal(mesh->coll, 0, data, size, 0, data, 0, at, signal, 1, op,
+				 &request);
+}
+
+static void bad_puts(struct mesh *mesh, struct mesh *other)
+{
+	void *signals = mesh->signals.mhandle, *data = mesh->data.mhandle;
+
+	REFUSED(try_put(mesh, 0, BYTES + 1, 0, 0), "beyond the local memory");
+	REFUSED(try_put(mesh, BYTES, 1, 0, 0), "beyond the local memory");
+	REFUSED(try_put(mesh, UINT64_MAX, 2, 0, 0), "beyond the local memory");
+	REFUSED(try_put(mesh, 0, 2, BYTES - 1, 0), "beyond the remote memory");
+	REFUSED(try_put(mesh, 0, 8, UINT64_MAX - 3, 0), "beyond the remote memory");
+	REFUSED(try_put(mesh, 0, 8, 0, (uint32_t)ranks), "there is no rank");
+	REFUSED(try_put(mesh, 0, 8, 0, UINT32_MAX), "there is no rank");
+	REFUSED(try_signal(mesh, data, 8, 0, signals, 3), "signal operation 3 is unknown");
+	REFUSED(try_signal(mesh, data, 8, 0, signals, 0), "signal operation 0 is unknown");
+	REFUSED(try_signal(mesh, data, 8, 8 * SIGNALS, signals, 1), "no place for a signal");
+	REFUSED(try_signal(mesh, data, 8, 8 * SIGNALS - 4, signals, 1), "no place for a signal");
+	REFUSED(try_signal(mesh, data, 8, 12, signals, 1), "no place for a signal");
+	REFUSED(try_signal(mesh, data, 8, 0, NULL, 1), "the signal isn't memory");
+	REFUSED(try_signal(mesh, data, 8, 0, other->signals.mhandle, 1), "the signal isn't memory");
+	REFUSED(try_signal(mesh, other->data.mhandle, 8, 0, signals, 1), "isn't memory that was");
+	REFUSED(try_signal(mesh, NULL, 8, 0, signals, 1), "isn't memory that was");
+	REFUSED(table->deregMrSym(mesh->coll, other->data.mhandle), "another mesh");
+}
+
+/* Up to the last byte of a window, and not one further; then all goes on. */
+static void edges(void)
+{
+	struct mesh pair[2] = { 0 }, *mesh = &pair[0];
+	uint64_t last = BYTES - 8;
+
+	mesh_open(&pair[0], BYTES);
+	mesh_open(&pair[1], BYTES);
+	fill(mesh->data.at, BYTES, 5);
+	barrier();
+	bad_puts(mesh, &pair[1]);
+	barrier();
+	CHECK(signal_value(mesh, 0) == 0);
+	CHECK(holds(mesh->data.at, BYTES, 5));
+	barrier();
+	if (rank == 0) {
+		fill(mesh->data.at + last, 8, 6);
+		await(mesh, put_signal(mesh, ranks - 1, last, 8, SIGNALS - 1, 9));
+		await(mesh, put_signal(mesh, ranks - 1, 0, BYTES, SIGNALS - 1, 9));
+	}
+	if (rank == ranks - 1) {
+		await_signal(mesh, SIGNALS - 1, 18);
+		CHECK(holds(mesh->data.at + last, 8, 6));
+	}
+	mesh_close(&pair[1]);
+	mesh_close(&pair[0]);
+}
+
+/* Windows of different sizes on different ranks: each has its own end. */
+static void unequal_windows(void)
+{
+	struct mesh one = { 0 }, *mesh = &one;
+
+	mesh_open(mesh, (size_t)(rank + 1) * 4096);
+	for (int to = 0; to < ranks; to++) {
+		size_t least = (size_t)(to < rank ? to + 1 : rank + 1) * 4096;
+
+		await(mesh, put(mesh, to, least - 100, 100));
+		if (to < rank)
+			REFUSED(try_put(mesh, least - 100, 101, least - 100, (uint32_t)to),
+				"beyond the remote memory");
+	}
+	mesh_close(mesh);
+}
+
+/* More than a queue of NCCL's holds: the excess is refused, the rest goes on. */
+static void too_many(void)
+{
+	struct mesh one = { 0 }, *mesh = &one;
+	void *request[DEPTH * RANKS_MAX] = { 0 }, *more = NULL;
+
+	mesh_open(mesh, BYTES);
+	for (int k = 0; k < DEPTH * ranks; k++)
+		request[k] = put(mesh, (rank + 1) % ranks, 0, BYTES / (size_t)ranks);
+	CHECK(table->iput(mesh->coll, 0, mesh->data.mhandle, 8, 0, mesh->data.mhandle, 0, &more) ==
+	      ncclInvalidUsage);
+	CHECK(warnings == 1);
+	warnings = 0;
+	for (int k = 0; k < DEPTH * ranks; k++)
+		await(mesh, request[k]);
+	await(mesh, put(mesh, 0, 0, 8));
+	mesh_close(mesh);
+}
+
+/* The last rank dies before it connects: the others fail, soon, each with a line. */
+static void dies_in_set_up(void)
+{
+	struct mesh mesh = { 0 };
+	uint64_t begin = clock_ms();
+
+	table_init(&mesh);
+	mesh_listen(&mesh);
+	if (rank == ranks - 1)
+		(void)kill(getpid(), SIGKILL);
+	CHECK(mesh_connect(&mesh) == ncclRemoteError);
+	CHECK(warnings == 1);
+	CHECK(clock_ms() - begin < 20000);
+	CHECK(table->closeListen(mesh.listener) == ncclSuccess);
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+}
+
+/* A rank that listens and never connects: a time-out that names it. */
+static void absent(void)
+{
+	struct mesh mesh = { 0 };
+
+	(void)setenv("MPIB_CONNECT_TIMEOUT_SEC", "2", 1);
+	table_init(&mesh);
+	mesh_listen(&mesh);
+	if (rank != ranks - 1) {
+		CHECK(mesh_connect(&mesh) == ncclRemoteError);
+		CHECK(warnings >= 1);
+	}
+	barrier();
+	CHECK(table->closeListen(mesh.listener) == ncclSuccess);
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+}
+
+/* The last rank dies in use: puts to it fail with one line, and so does every later call; a put
+ * that was under way is never done. */
+static void dies_in_use(void)
+{
+	struct mesh mesh = { 0 };
+	ncclResult_t result = ncclSuccess;
+	uint64_t end;
+	void *request = NULL;
+	int done = 0;
+
+	mesh_open(&mesh, BYTES);
+	if (rank == ranks - 1) {
+		atomic_store(shared_word(rank), (uint64_t)getpid());
+		barrier();
+		for (;;)
+			(void)pause();
+	}
+	barrier();
+	if (rank == 0)
+		(void)kill((pid_t)atomic_load(shared_word(ranks - 1)), SIGKILL);
+	end = clock_ms() + 20000;
+	while (result == ncclSuccess && clock_ms() < end) {
+		int over = 0;
+
+		CHECK(!request || table->test(mesh.coll, request, &over) == ncclSuccess);
+		if (over)
+			request = NULL;
+		if (!request)
+			result = table->iput(mesh.coll, 0, mesh.data.mhandle, BYTES, 0,
+					     mesh.data.mhandle, (uint32_t)(ranks - 1), &request);
+		else
+			result = try_put(&mesh, 0, 8, 0, 0);
+		(void)usleep(1000);
+	}
+	CHECK(result == ncclRemoteError);
+	CHECK(warnings == 1);
+	CHECK(try_put(&mesh, 0, 8, 0, 0) == ncclRemoteError);
+	if (request)
+		CHECK(table->test(mesh.coll, request, &done) == ncclSuccess && !done);
+	CHECK(warnings == 1);
+	CHECK(table->deregMrSym(mesh.coll, mesh.data.mhandle) == ncclSuccess);
+	CHECK(table->closeColl(mesh.coll) == ncclSuccess);
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+}
+
+/* A handle of another version, and one that is none. */
+static void wrong_handles(void)
+{
+	struct mesh mesh = { 0 };
+	static char handle[2][NCCL_NET_HANDLE_MAXSIZE];
+	void *handles[2] = { handle[0], handle[1] };
+
+	table_init(&mesh);
+	CHECK(table->listen(mesh.ctx, 0, handle[0], &mesh.listener) == ncclSuccess);
+	memcpy(handle[1], handle[0], sizeof(handle[1]));
+	handle[1][4] ^= 1; /* its version stands behind four bytes of magic */
+	CHECK(table->connect(mesh.ctx, handles, 2, 0, mesh.listener, &mesh.coll) ==
+	      ncclInvalidUsage);
+	CHECK(warnings == 1 && strstr(warned, "version differs"));
+	memset(handle[1], 0x5a, sizeof(handle[1]));
+	warnings = 0;
+	CHECK(table->connect(mesh.ctx, handles, 2, 0, mesh.listener, &mesh.coll) ==
+	      ncclInvalidUsage);
+	CHECK(warnings == 1 && strstr(warned, "isn't MPIB's"));
+	CHECK(table->connect(mesh.ctx, handles, 2, 2, mesh.listener, &mesh.coll) ==
+	      ncclInvalidArgument);
+	CHECK(table->closeListen(mesh.listener) == ncclSuccess);
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+}
+
+/* One rank can't register: all fail, none waits. */
+static void cannot_register(void)
+{
+	struct mesh mesh = { 0 };
+	void *mhandle = NULL, *gin_handle;
+	ncclResult_t result;
+
+	mesh_open(&mesh, BYTES);
+	/* A hole is in nobody's memory. */
+	result = table->regMrSym(mesh.coll, rank ? mesh.data.at : (void *)4096, 4096, NCCL_PTR_HOST,
+				 0, &mhandle, &gin_handle);
+	CHECK(result == (rank ? ncclRemoteError : ncclSystemError) && !mhandle && warnings == 1);
+	warnings = 0;
+	barrier();
+	await(&mesh, put_signal(&mesh, (rank + 1) % ranks, 0, BYTES, 0, 1));
+	await_signal(&mesh, 0, 1);
+	mesh_close(&mesh);
+}
+
+const struct gin_case bad_cases[] = {
+	{ .name = "edges", .run = edges },
+	{ .name = "unequal-windows", .run = unequal_windows },
+	{ .name = "too-many", .run = too_many },
+	{ .name = "dies-in-set-up", .run = dies_in_set_up, .dies = true },
+	{ .name = "absent", .run = absent },
+	{ .name = "dies-in-use", .run = dies_in_use, .dies = true },
+	{ .name = "wrong-handles", .run = wrong_handles },
+	{ .name = "cannot-register", .run = cannot_register },
+	{ 0 },
+};
