@@ -44,7 +44,7 @@ has mpib-agent amd64 etc/mpib/agent.ini lib/systemd/system-preset/80-mpib.preset
 	usr/lib/{systemd/catalog/mpib.catalog,sysusers.d/mpib.conf,tmpfiles.d/mpib.conf} usr/sbin/mpib-agentd \
 	usr/share/bash-completion/completions/mpibctl usr/share/doc/mpib-agent/{install,operators}.md.gz \
 	usr/share/man/{man1/mpibctl.1,man5/mpib-agent.ini.5,man8/mpib-agentd.8}.gz \
-	usr/share/mpib/{grafana/mpib-dashboard.json,image/{Containerfile,job.yaml,mpib-agentd.yaml},prometheus/mpib.rules.yml}
+	usr/share/mpib/{grafana/mpib-dashboard.json,image/{Containerfile,job.yaml,mpib-agentd.yaml},modulefile,prometheus/mpib.rules.yml}
 has libnccl-net-mpib amd64 usr/lib/x86_64-linux-gnu/libnccl-net-mpib.so usr/share/man/man7/mpib.7.gz
 has mpib-netperf amd64 usr/bin/mpib-netperf usr/share/man/man1/mpib-netperf.1.gz
 has mpib-dev all usr/include/mpib/mpib_agent_iface.h

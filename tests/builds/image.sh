@@ -61,6 +61,7 @@ packages() {
 base() {
 	local packages
 
+	# shellcheck disable=SC2046 # words
 	packages=$(apt-cache depends --recurse --installed --no-recommends --no-suggests --no-conflicts --no-breaks \
 		--no-replaces --no-enhances $(dpkg-query -W -f '${Essential} ${Package}\n' | sed -n 's/^yes //p') \
 		apt libinih1 libsystemd0 | sed -n 's/^\([a-z0-9][^ ]*\)$/\1/p' | sort -u)

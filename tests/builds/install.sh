@@ -52,6 +52,7 @@ contents() {
 			$prefix/share/mpib/image/Containerfile
 			$prefix/share/mpib/image/job.yaml
 			$prefix/share/mpib/image/mpib-agentd.yaml
+			$prefix/share/mpib/modulefile
 			$prefix/share/mpib/prometheus/mpib.rules.yml
 			$prefix/share/man/man1/mpib-netperf.1
 			$prefix/share/man/man1/mpibctl.1

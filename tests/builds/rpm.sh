@@ -42,7 +42,7 @@ has mpib-agent x86_64 etc/mpib etc/mpib/agent.ini usr/lib/systemd/system-preset/
 	usr/lib/{systemd/catalog/mpib.catalog,sysusers.d/mpib.conf,tmpfiles.d/mpib.conf} usr/sbin/mpib-agentd \
 	usr/share/bash-completion/completions/mpibctl \
 	usr/share/man/{man1/mpibctl.1,man5/mpib-agent.ini.5,man8/mpib-agentd.8} \
-	usr/share/mpib{,/grafana,/grafana/mpib-dashboard.json,/image,/image/{Containerfile,job.yaml,mpib-agentd.yaml},/prometheus,/prometheus/mpib.rules.yml}
+	usr/share/mpib{,/grafana,/grafana/mpib-dashboard.json,/image,/image/{Containerfile,job.yaml,mpib-agentd.yaml},/modulefile,/prometheus,/prometheus/mpib.rules.yml}
 has libnccl-net-mpib x86_64 usr/lib64/libnccl-net-mpib.so usr/share/man/man7/mpib.7
 has mpib-netperf x86_64 usr/bin/mpib-netperf usr/share/man/man1/mpib-netperf.1
 has mpib-devel noarch usr/include/mpib usr/include/mpib/mpib_agent_iface.h
