@@ -31,6 +31,19 @@ void mpib_rails_count(struct mpib_rail_state *state, const struct mpib_reg_rails
 	}
 }
 
+bool mpib_rails_same(const struct mpib_reg_rails *rails, const struct mpib_counter_rails *now,
+		     uint32_t table)
+{
+	const struct mpib_rail_counts *seen = &rails->seen;
+	uint64_t differ = (uint64_t)(rails->up ^ now->up) | (rails->table ^ table);
+
+	for (unsigned int rail = 0; rail < 2; rail++)
+		differ |= (seen->losses[rail] ^ now->losses[rail]) |
+			  (seen->returns[rail] ^ now->returns[rail]) |
+			  (seen->parts_again[rail] ^ now->parts_again[rail]);
+	return rails->known && !differ;
+}
+
 /* ---- judging -------------------------------------------------------------------------------- */
 
 /* Puts what @now has beyond @seen into *ret_added. NULL, or why it can't be. */

@@ -56,6 +56,10 @@ struct mpib_rail_news {
 const char *mpib_rails_judge(struct mpib_reg_rails *rails, const struct mpib_counter_rails *now,
 			     uint32_t table, bool restored, struct mpib_rail_counts *ret_added);
 
+/* True where @now says nothing that the latest look at the same table didn't say. */
+bool mpib_rails_same(const struct mpib_reg_rails *rails, const struct mpib_counter_rails *now,
+		     uint32_t table);
+
 /* Takes a registration into the state of its flow with these rails, or out of it. */
 void mpib_rails_count(struct mpib_rail_state *state, const struct mpib_reg_rails *rails, bool in);
 

@@ -98,10 +98,17 @@ static void look_at_rails(struct mpib_traffic *traffic, struct mpib_slot *slot,
 	struct mpib_counter_rails now;
 	const char *why;
 
-	uncount_rails(traffic, slot, &reg->rails);
-	if (reg->rails.lied || !mpib_counter_map_rails(reg->peer->counters, reg->place, &now))
+	if (reg->rails.lied)
+		return;
+	if (!mpib_counter_map_rails(reg->peer->counters, reg->place, &now)) {
+		uncount_rails(traffic, slot, &reg->rails);
+		return;
+	}
+	/* Nearly always: the rest isn't even fetched from memory. */
+	if (mpib_rails_same(&reg->rails, &now, reg->peer->n_tables))
 		return;
 
+	uncount_rails(traffic, slot, &reg->rails);
 	why = mpib_rails_judge(&reg->rails, &now, reg->peer->n_tables, reg->restored, &added);
 	if (why) {
 		disbelieve(traffic, reg, why);
