@@ -426,6 +426,32 @@ static void an_entry_that_is_free_tells_no_state(void **state)
 	look();
 	assert_int_equal(world.traffic.rail_state.lost[SUP], 0);
 	assert_int_equal(world.traffic.rail_state.known, 0);
+	/* and tells it again when it is there again */
+	entry_at(0, 1)->state = MPIB_COUNTER_LIVE;
+	look();
+	assert_int_equal(world.traffic.rail_state.lost[SUP], 1);
+	assert_int_equal(world.n_told, 1);
+}
+
+/* A process that has loaded the plugin anew counts from 0, and is no liar. */
+static void another_table_of_a_process_begins_anew(void **state)
+{
+	(void)state;
+	connection(0, 1, 0);
+	for (unsigned int n = 0; n < 3; n++) {
+		lose(0, 1);
+		regain(0, 1);
+	}
+	look();
+	expect_told("slot 0 pid 100 uid 7: SUP -3 on 1 +3 on 1 up 3\n");
+	hand_over(0, MPIB_COUNTERS_HAVE_FAILOVER);
+	*entry_at(0, 9) = (struct mpib_counter_entry){
+		.kind = MPIB_COUNTER_SEND, .conn_id = 1, .rails_up = 3, .state = MPIB_COUNTER_LIVE
+	};
+	lose(0, 9);
+	look();
+	expect_told("slot 0 pid 100 uid 7: SUP -1 on 1 +0 on 0 up 1\n");
+	assert_int_equal(mpib_registry_slot(world.registry, 0)->rails.losses[SUP], 4);
 }
 
 /* Each of many flows is told, in slices that are short. */
@@ -594,6 +620,7 @@ int main(void)
 		WORLD_TEST(an_older_plugin_shows_nothing_new),
 		WORLD_TEST(what_is_lost_at_the_end_is_told_before_the_flow_goes),
 		WORLD_TEST(an_entry_that_is_free_tells_no_state),
+		WORLD_TEST(another_table_of_a_process_begins_anew),
 		WORLD_TEST(many_flows_are_told_in_slices),
 		cmocka_unit_test(entries_have_the_fields_of_the_queries),
 		cmocka_unit_test(a_flap_is_told_in_its_order),
