@@ -205,7 +205,7 @@ static enum mpib_ctl_exit check_sort(struct mpib_ctl *ctl, bool rates)
 {
 	static const struct mpib_admin_flow zero = { 0 };
 	struct mpib_output *trial = NULL;
-	char names[400];
+	char names[900];
 	int r = mpib_output_new(&trial);
 
 	if (r == 0) {
@@ -217,10 +217,12 @@ static enum mpib_ctl_exit check_sort(struct mpib_ctl *ctl, bool rates)
 	if (r != -ENOENT)
 		return r == 0 ? MPIB_CTL_OK : mpib_ctl_fail(ctl, r, "memory");
 
+	/* More than a cause has room for. */
+	(void)fprintf(stderr, "columns: %s\n", names);
 	(void)mpib_cause_set(&ctl->cause, r,
-			     "--sort %s: no such column; there are: %s (- before "
-			     "one: the greatest first)",
-			     ctl->sort, names);
+			     "--sort %s: no such column; see above for those that there are (- "
+			     "before one: the greatest first)",
+			     ctl->sort);
 	return MPIB_CTL_USAGE;
 }
 

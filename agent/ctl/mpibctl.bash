@@ -21,7 +21,7 @@ _mpibctl()
 		return
 		;;
 	--sort)
-		words=$(mpibctl --sort '?' flows 2>&1 | sed -n 's/.*there are: \([a-z_ ]*\) (.*/\1/p')
+		words=$(mpibctl --sort '?' flows 2>&1 | sed -n 's/^columns: //p')
 		[[ $current != -* ]] || words=$(printf -- '-%s ' $words)
 		mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
 		return

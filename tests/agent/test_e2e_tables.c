@@ -256,7 +256,7 @@ static void wrong_filters_and_options_of_others_are_refused(void **state)
 		const char *line;
 	} cases[] = {
 		{ { "--sort", "nonsense", "flows" },
-		  "--sort nonsense: no such column; there are: flow " },
+		  "--sort nonsense: no such column; see above for " },
 		{ { "--sort", "", "top" }, "no such column" },
 		{ { "--peer", "10.0.3.1/24", "flows" },
 		  "--peer 10.0.3.1/24: write a SOUT address" },
