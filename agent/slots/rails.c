@@ -88,6 +88,27 @@ static void see(struct mpib_rail_counts *seen, const struct mpib_counter_rails *
 	}
 }
 
+/* A plugin leaves a rail at once, and counts the loss when the peer has answered, which may take
+ * its time: that is news when the rail isn't up any more, and none when it is counted. */
+static void find_leaving(struct mpib_reg_rails *rails, unsigned int up,
+			 struct mpib_rail_counts *added)
+{
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		uint8_t bit = (uint8_t)(1u << rail);
+
+		if (rails->leaving & bit && added->losses[rail]) {
+			added->losses[rail]--;
+			rails->leaving &= (uint8_t)~bit;
+		} else if (rails->leaving & bit && up & bit) {
+			added->returns[rail]++;
+			rails->leaving &= (uint8_t)~bit;
+		} else if (rails->up & ~up & bit && !added->losses[rail]) {
+			added->losses[rail] = 1;
+			rails->leaving |= bit;
+		}
+	}
+}
+
 const char *mpib_rails_judge(struct mpib_reg_rails *rails, const struct mpib_counter_rails *now,
 			     uint32_t table, bool restored, struct mpib_rail_counts *ret_added)
 {
@@ -99,9 +120,10 @@ const char *mpib_rails_judge(struct mpib_reg_rails *rails, const struct mpib_cou
 	if (now->up & ~MPIB_RAILS_BOTH)
 		return "it names rails that don't exist";
 	for (unsigned int rail = 0; rail < 2; rail++) {
-		if (now->losses[rail] && !(now->up & 1u << rail))
+		if (now->losses[rail] || rails->had & 1u << rail)
 			lost |= 1u << rail;
 	}
+	lost &= ~now->up;
 	if (rails->table == 0 && restored)
 		see(&seen, now, lost);
 
@@ -111,7 +133,9 @@ const char *mpib_rails_judge(struct mpib_reg_rails *rails, const struct mpib_cou
 	if (why)
 		return why;
 
+	find_leaving(rails, now->up, ret_added);
 	see(&rails->seen, now, 0);
+	rails->had |= (uint8_t)now->up;
 	rails->table = table;
 	rails->up = (uint8_t)now->up;
 	rails->lost = (uint8_t)lost;

@@ -54,7 +54,9 @@ static void counts_that_grow_are_news_and_others_are_not_believed(void **state)
 		{ { 3, 1, 1, 9 }, { 3, 4, 4, 9 }, NULL, 3, 3, 0 }, /* between two looks */
 		{ { 1, 1, 0, 9 }, { 1, 3, 2, 9 }, NULL, 2, 2, 2 },
 		{ { 1, 0, 0, 0 }, { 1, 0, 0, 0 }, NULL, 0, 0, 0 }, /* never had it */
-		{ { 3, 0, 0, 0 }, { 0, 1, 0, 0 }, NULL, 1, 0, 2 },
+		{ { 3, 0, 0, 0 }, { 0, 1, 0, 0 }, NULL, 1, 0, 3 },
+		{ { 3, 0, 0, 0 }, { 1, 0, 0, 0 }, NULL, 1, 0, 2 }, /* left, not counted yet */
+		{ { 3, 2, 2, 0 }, { 1, 2, 2, 0 }, NULL, 1, 0, 2 },
 		{ { 3, 2, 2, 9 }, { 3, 1, 1, 9 }, "a count of rails went back", 0, 0, 0 },
 		{ { 3, 2, 2, 9 }, { 3, 2, 1, 9 }, "a count of rails went back", 0, 0, 0 },
 		{ { 3, 2, 2, 9 }, { 3, 2, 2, 8 }, "a count of rails went back", 0, 0, 0 },
@@ -100,9 +102,38 @@ static void counts_that_grow_are_news_and_others_are_not_believed(void **state)
 			continue;
 		assert_int_equal(added.losses[SUP], rows[n].losses);
 		assert_int_equal(added.returns[SUP], rows[n].returns);
-		assert_int_equal(added.losses[SOUT] + added.returns[SOUT], 0);
+		assert_int_equal(added.losses[SOUT], rows[n].lost & 1);
+		assert_int_equal(added.returns[SOUT], 0);
 		assert_int_equal(rails.lost, rows[n].lost);
 		assert_int_equal(rails.up, rows[n].second.up);
+	}
+}
+
+/* A plugin leaves a rail first, and counts its loss when the peer has answered. */
+static void a_rail_that_is_left_is_told_once(void **state)
+{
+	static const struct {
+		struct look look;
+		uint64_t losses;
+		uint64_t returns;
+	} steps[] = {
+		{ { 3, 0, 0, 0 }, 0, 0 }, { { 1, 0, 0, 0 }, 1, 0 }, { { 1, 0, 0, 0 }, 0, 0 },
+		{ { 1, 1, 0, 5 }, 0, 0 }, { { 1, 1, 0, 5 }, 0, 0 }, { { 3, 1, 1, 5 }, 0, 1 },
+		{ { 1, 1, 1, 5 }, 1, 0 }, { { 3, 3, 3, 5 }, 1, 2 }, /* counted, and once more */
+		{ { 1, 3, 3, 5 }, 1, 0 }, { { 3, 3, 3, 5 }, 0, 1 }, /* never counted */
+		{ { 1, 4, 3, 5 }, 1, 0 }, { { 3, 4, 4, 5 }, 0, 1 },
+	};
+	struct mpib_reg_rails rails = { 0 };
+
+	(void)state;
+	for (size_t n = 0; n < sizeof(steps) / sizeof(steps[0]); n++) {
+		struct mpib_rail_counts added;
+
+		assert_null(judge(&rails, steps[n].look, 1, false, &added));
+		if (added.losses[SUP] != steps[n].losses || added.returns[SUP] != steps[n].returns)
+			fail_msg("step %zu: -%u +%u", n, (unsigned int)added.losses[SUP],
+				 (unsigned int)added.returns[SUP]);
+		assert_int_equal(rails.lost, steps[n].look.up & 2 ? 0 : 2);
 	}
 }
 
@@ -612,6 +643,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counts_that_grow_are_news_and_others_are_not_believed),
+		cmocka_unit_test(a_rail_that_is_left_is_told_once),
 		cmocka_unit_test(counts_may_begin_anew_in_another_table),
 		cmocka_unit_test(after_a_restart_only_what_is_lost_now_is_news),
 		WORLD_TEST(what_a_process_lost_of_a_flow_is_told_once),
