@@ -62,6 +62,7 @@ struct mpib_env {
 	int agent_stale_sec;
 	int connect_timeout_sec;
 	int split_min;
+	int failover;
 	uint8_t origin[MPIB_ENV_ROWS_MAX]; /* enum mpib_env_origin, by row */
 };
 

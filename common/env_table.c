@@ -75,6 +75,8 @@ const struct mpib_env_row mpib_env_rows[] = {
 	  "seconds that a connection may take from TCP connect to ready" },
 	{ "MPIB_SPLIT_MIN", "32768", NUMBER(0, 1 << 30, split_min), OWN,
 	  "bytes from which a message is divided between the rails" },
+	{ "MPIB_FAILOVER", "1", NUMBER(0, 1, failover), OWN,
+	  "1: a connection survives the loss of one of its two rails, where both ends have it on" },
 };
 
 const size_t mpib_env_row_count = MPIB_ARRAY_SIZE(mpib_env_rows);
@@ -106,8 +108,8 @@ const struct mpib_env_unused mpib_env_unused_rows[] = {
 	  "GPU memory is reached through a peer-memory module or DMA-BUF" },
 	{ "NCCL_IB_RETURN_ASYNC_EVENTS", "1", NULL,
 	  "a lost device or a broken QP ends its connections, always" },
-	{ "NCCL_IB_RESILIENCY_PORT_FAILOVER", "0", NULL,
-	  "messages of a rail that fails don't move to the other one" },
+	{ "NCCL_IB_RESILIENCY_PORT_FAILOVER", "0", "MPIB_FAILOVER",
+	  "MPIB_FAILOVER is on by default: messages of a lost rail move to the other one" },
 	{ "NCCL_IB_*", NULL, NULL,
 	  "any other setting of NCCL's own transport: MPIB has none for it" },
 };

@@ -8,7 +8,7 @@
 #include "common/mpib_agent_iface.h"
 
 /* Between plugins: the handle and the frames of the control connection (docs/wire.md). */
-#define MPIB_WIRE_VERSION 2
+#define MPIB_WIRE_VERSION 3
 
 /* Between an agent and the next one: its state file. */
 #define MPIB_STATE_VERSION 1

@@ -46,6 +46,7 @@ static int open_table(void)
 	table.header->entries = MPIB_COUNTERS_ENTRIES;
 	table.header->entry_size = sizeof(struct mpib_counter_entry);
 	table.header->pid = (uint32_t)getpid();
+	table.header->features = MPIB_COUNTERS_HAVE_FAILOVER;
 	atomic_store_explicit((_Atomic uint32_t *)&table.header->magic, MPIB_COUNTERS_MAGIC,
 			      memory_order_release);
 	return 0;

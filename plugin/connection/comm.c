@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The connections of the process, and what the helper thread learns about them. */
+/* The connections of the process. */
 #include "plugin/connection/comm.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "plugin/base/clock.h"
 #include "plugin/base/log.h"
-#include "plugin/verbs/async.h"
 
 /* Under the watch lock. */
 static struct mpib_comm *all_comms;
@@ -19,105 +16,18 @@ static struct mpib_comm *all_comms;
 void mpib_comm_flag(struct mpib_comm *comm, unsigned int flag)
 {
 	mpib_watch_assert_locked();
-	if (!atomic_load_explicit(&comm->flags, memory_order_relaxed))
+	if (flag & ~(unsigned int)MPIB_FLAG_RAIL &&
+	    !(atomic_load_explicit(&comm->flags, memory_order_relaxed) &
+	      ~(unsigned int)MPIB_FLAG_RAIL))
 		comm->news_ms = mpib_now_ms();
 	(void)atomic_fetch_or_explicit(&comm->flags, flag, memory_order_release);
-}
-
-/* An event of a QP or a CQ. */
-static void on_object(const struct mpib_hca *hca, void *owner, const char *object, const char *text)
-{
-	struct mpib_comm *comm = owner;
-
-	mpib_watch_assert_locked();
-	/* A rail that carries none of its data can't harm it. */
-	if (!(comm->data_mask & mpib_rail_bit(hca->rail))) {
-		if (comm->events_ignored++ == 0)
-			MPIB_INFO("%s rail %s, %s: %s; the connection with %s doesn't use this "
-				  "rail and goes on",
-				  mpib_rail_name(hca->rail), hca->name, object, text,
-				  comm->peer_text);
-		return;
-	}
-	/* A completion usually tells more: the data path speaks first, this text is its last
-	 * resort. */
-	if (!(atomic_load_explicit(&comm->flags, memory_order_relaxed) & MPIB_FLAG_QP_FATAL))
-		(void)snprintf(comm->qp_text, sizeof(comm->qp_text), "%s rail %s, %s: %s",
-			       mpib_rail_name(hca->rail), hca->name, object, text);
-	mpib_comm_flag(comm, MPIB_FLAG_QP_FATAL);
-}
-
-static void on_lost(const struct mpib_hca *hca)
-{
-	mpib_watch_assert_locked();
-	for (struct mpib_comm *comm = all_comms; comm; comm = comm->next)
-		if (&comm->dev->hca[hca->rail] == hca && comm->data_mask & mpib_rail_bit(hca->rail))
-			mpib_comm_flag(comm, MPIB_FLAG_DEVICE_FATAL);
-}
-
-/* What the helper thread does with the control connection of a live connection. */
-static void on_ctl(struct mpib_watch_item *item, uint32_t events)
-{
-	struct mpib_comm *comm = mpib_container_of(item, struct mpib_comm, ctl_watch);
-	struct mpib_frame frame;
-	int r;
-
-	mpib_watch_assert_locked();
-	(void)events;
-	while ((r = mpib_ctl_recv(&comm->ctl, &frame)) > 0) {
-		if (frame.type == MPIB_FRAME_BYE) {
-			unsigned int rows = MPIB_FLAG_PEER_ROWS;
-
-			if (mpib_bye_decode(frame.payload, frame.payload_len, &comm->bye_rows) < 0)
-				rows = 0;
-			mpib_comm_flag(comm, MPIB_FLAG_PEER_BYE | rows);
-		} else if (frame.type == MPIB_FRAME_FAIL) {
-			comm->fail_device = mpib_fail_decode(frame.payload, frame.payload_len,
-							     comm->fail_text) == MPIB_FAIL_DEVICE;
-			mpib_comm_flag(comm, MPIB_FLAG_PEER_FAIL);
-		}
-		/* Other types come from a later release, which goes without an answer: what needs
-		 * one is sent where both ends have its feature. */
-	}
-	if (r < 0) {
-		mpib_watch_del(item);
-		mpib_comm_flag(comm, MPIB_FLAG_PEER_GONE);
-	}
-}
-
-int mpib_comm_watch_ctl(struct mpib_comm *comm)
-{
-	int r;
-
-	comm->ctl_watch.fd = comm->ctl.fd;
-	comm->ctl_watch.on_event = on_ctl;
-	mpib_watch_lock();
-	r = mpib_watch_add(&comm->ctl_watch, EPOLLIN);
-	if (r == 0)
-		on_ctl(&comm->ctl_watch, EPOLLIN); /* what came together with the last frame */
-	mpib_watch_unlock();
-	return r;
-}
-
-bool mpib_comm_peer_closed(struct mpib_comm *comm)
-{
-	if (!(atomic_load_explicit(&comm->flags, memory_order_acquire) & MPIB_FLAG_PEER_BYE)) {
-		mpib_watch_lock();
-		if (comm->ctl_watch.id)
-			on_ctl(&comm->ctl_watch, EPOLLIN);
-		mpib_watch_unlock();
-	}
-	return atomic_load_explicit(&comm->flags, memory_order_acquire) & MPIB_FLAG_PEER_BYE;
 }
 
 /* ---- the list ------------------------------------------------------------------------------ */
 
 void mpib_comms_add(struct mpib_comm *comm)
 {
-	static const struct mpib_async_listener listener = { on_object, on_lost };
-
 	mpib_watch_lock();
-	mpib_async_listen(&listener);
 	comm->next = all_comms;
 	comm->link = &all_comms;
 	if (all_comms)

@@ -37,6 +37,7 @@ enum mpib_flag {
 	MPIB_FLAG_DEVICE_FATAL = 16, /* the device of one of its rails is lost */
 	MPIB_FLAG_PEER_ROWS = 32,    /* BYE told bye_rows */
 	MPIB_FLAG_FLUSHED = 64, /* progress's: requests were flushed, of unknown cause so far */
+	MPIB_FLAG_RAIL = 128,	/* no trouble: a rail is lost or back, see rails.h */
 };
 
 /* Why a sender's fast path is closed; bits of mpib_comm.busy. */
@@ -146,11 +147,15 @@ struct mpib_receiver {
 	struct mpib_cts_row *cts_out; /* staging */
 	uint64_t *records;	      /* written by the sender: rows as in its staging */
 	unsigned int cts_rail;
+	uint32_t
+		inline_on[MPIB_RAIL_MAX]; /* bytes that QP 0 takes inline, where it may be cts_qp */
 
 	/* GPU memory only: a QP a rail, connected to itself, and where its reads go. */
 	struct ibv_qp *flush_qp[MPIB_RAIL_MAX];
 	void *flush_scratch;
 };
+
+struct mpib_rails;
 
 struct mpib_comm {
 	/* The line that each call reads. */
@@ -165,7 +170,8 @@ struct mpib_comm {
 	uint8_t busy;		       /* progress: enum mpib_busy */
 	uint8_t kind;		       /* enum mpib_counter_kind */
 	uint8_t rail_mask;	       /* set-up: rails that have QPs */
-	uint8_t data_mask;	       /* set-up: rails that may carry bytes, all of them polled */
+	uint8_t data_mask;	       /* set-up: rails that may carry bytes */
+	uint8_t use_mask;	       /* progress: those of them that do, all of them polled */
 
 	struct mpib_agent_reg agent; /* advanced mode; of it a sender reads `hint` */
 	struct ibv_send_wr *bad;     /* progress: where a post says which request it refused */
@@ -196,6 +202,7 @@ struct mpib_comm {
 	struct mpib_ctl ctl;
 	struct mpib_watch_item ctl_watch;  /* helper, from established to close */
 	unsigned int events_ignored;	   /* helper: of QPs and CQs of rails without data */
+	struct mpib_rails *rails;	   /* set-up; NULL: without failover */
 	uint64_t news_ms;		   /* helper writes before the first flag: its time */
 	uint64_t gone_since_ms;		   /* progress: when the peer's end was first noticed */
 	uint32_t bye_rows;		   /* helper writes before it sets PEER_ROWS */
@@ -210,7 +217,7 @@ struct mpib_comm {
 _Static_assert(offsetof(struct mpib_comm, agent) == MPIB_CACHE_LINE, "all in the first line");
 _Static_assert(offsetof(struct ibv_send_wr, wr.rdma.rkey) < MPIB_CACHE_LINE, "in the first line");
 
-/* ---- the connections of the process, and news of them (comm.c) ------------------------------ */
+/* ---- the connections of the process (comm.c) ------------------------------------------------- */
 
 void mpib_comms_add(struct mpib_comm *comm);
 void mpib_comms_del(struct mpib_comm *comm);
@@ -224,14 +231,5 @@ void mpib_comms_fork_child(void);
 
 /* Sets bits of flags. Under the watch lock. */
 void mpib_comm_flag(struct mpib_comm *comm, unsigned int flag);
-
-/* Hands the control connection to the helper thread: what the peer says is in `flags` from now on.
- * Negative errno, silent. */
-int mpib_comm_watch_ctl(struct mpib_comm *comm);
-
-/* Reads what the peer has sent over the control connection by now, and what the helper thread has
- * not come to: the peer may have closed before a rail told of its end. True where it said BYE.
- * Progress thread, never on the fast path. */
-bool mpib_comm_peer_closed(struct mpib_comm *comm);
 
 #endif

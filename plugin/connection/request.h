@@ -15,7 +15,7 @@
 struct mpib_comm;
 struct mpib_mr;
 
-/* `remaining` of what isn't counted by rails: a receive, a flush, and a message of a group. */
+/* `remaining` of what isn't counted by parts: a receive, a flush, and a message of a group. */
 #define MPIB_REMAINING_ONE 4u
 
 /* The first cache line is all that a message alone in its receive touches beside its work requests.
@@ -28,7 +28,8 @@ struct mpib_request {
 	/* Free list, or send: next message of the same group. */
 	struct mpib_request *mate;
 	/* What must still happen before the request is done; 0 = done. A message alone has the bits
-	 * of its parts, a flush MPIB_REMAINING_ONE for each read, all others that once. */
+	 * of its parts, a flush MPIB_REMAINING_ONE times those of its reads, all others
+	 * that once. */
 	uint32_t remaining;
 	uint32_t imm; /* receive: the first immediate that came, 0 before it */
 	uint16_t index;
@@ -36,8 +37,12 @@ struct mpib_request {
 	uint8_t left;	 /* receive: parts whose immediate has not come yet */
 	uint8_t element; /* send of a group: its place in the row */
 	uint8_t rails;	 /* send, the group's first in the list: parts that are not done */
-	uint64_t size;	 /* of a single message: posted, or arrived so far */
-	uint32_t row;	 /* send: its row; of a group in the first of the list alone */
+	uint8_t parts;	 /* the same: all parts of the row */
+	/* Send of a message alone, and a group's first: parts that were posted on the other rail,
+	 * and those that have to be posted again. 0 but while a rail is lost. */
+	uint8_t elsewhere, pending;
+	uint64_t size;		  /* of a single message: posted, or arrived so far */
+	uint32_t row;		  /* send: its row; of a group in the first of the list alone */
 	const struct mpib_mr *mr; /* send */
 
 	union {

@@ -9,19 +9,8 @@
  * the error. Progress thread. */
 int mpib_comm_fail(struct mpib_comm *comm, int error, const char *text);
 
-/* Looks at what the helper thread and the devices reported; 0 while requests may still complete,
- * else the error, after mpib_comm_fail. Progress thread, never on the fast path. */
-int mpib_comm_check(struct mpib_comm *comm);
-
-/* Text and consequences of a completion with an error. 0 where its cause isn't known yet: it is the
- * consequence of something that will be told within MPIB_PEER_GONE_GRACE_MS, and test fails then.
- */
-int mpib_comm_bad_completion(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc);
-
-/* A verb failed: -EIO and @text, unless the device is lost, which is the cause then. */
-int mpib_comm_verb_failed(struct mpib_comm *comm, const char *text);
-
-/* The same of a post: @what is what couldn't be done, and @r what verbs returned. */
-int mpib_comm_post_failed(struct mpib_comm *comm, unsigned int rail, const char *what, int r);
+/* The same with what FAIL says of the kind. */
+int mpib_comm_fail_as(struct mpib_comm *comm, int error, enum mpib_fail_kind kind,
+		      const char *text);
 
 #endif

@@ -11,7 +11,9 @@
 #include <stdio.h>
 
 #include "plugin/base/result.h"
+#include "plugin/data/comm_check.h"
 #include "plugin/data/comm_error.h"
+#include "plugin/data/rail_loss.h"
 #include "plugin/data/recv_completions.h"
 #include "plugin/data/send.h"
 
@@ -22,8 +24,11 @@ static mpib_always_inline void chain_completion(struct mpib_comm *comm, unsigned
 	struct mpib_request *req = &comm->pool.requests[MPIB_WR_INDEX(id)];
 
 	comm->send.chained[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
-	if (!(id & MPIB_WR_FINAL))
+	if (mpib_unlikely(!(id & MPIB_WR_FINAL))) {
+		if (id & MPIB_WR_AGAIN)
+			mpib_send_again_completed(comm, id, rail);
 		return;
+	}
 	req->rails &= (uint8_t)~mpib_rail_bit(rail);
 	if (!req->rails)
 		for (; req; req = req->mate)

@@ -11,8 +11,10 @@
 #include <string.h>
 
 #include "plugin/base/result.h"
+#include "plugin/data/comm_check.h"
 #include "plugin/data/comm_error.h"
 #include "plugin/data/progress.h"
+#include "plugin/data/rail_loss.h"
 #include "plugin/verbs/srq.h"
 
 static __attribute__((cold, noinline)) int cts_failed(struct mpib_comm *comm, int r)
@@ -24,7 +26,7 @@ static __attribute__((cold, noinline)) int cts_failed(struct mpib_comm *comm, in
 static mpib_always_inline bool reserve_on_rails(struct mpib_comm *comm,
 						bool (*reserve)(struct mpib_hca *hca))
 {
-	unsigned int rails = comm->data_mask;
+	unsigned int rails = comm->use_mask;
 
 	if (rails & mpib_rail_bit(MPIB_SOUT)) {
 		if (mpib_unlikely(!reserve(comm->recv.hca[MPIB_SOUT])))
@@ -63,16 +65,16 @@ static void fill_row(struct mpib_comm *comm, int n, void **data, const size_t *s
 	}
 }
 
-static int post_cts(struct mpib_comm *comm, int n)
+static int post_cts(struct mpib_comm *comm, uint32_t row, int n)
 {
-	unsigned int slot = comm->recv.tail % MPIB_ROWS;
+	unsigned int slot = row % MPIB_ROWS;
 	struct ibv_sge sge = {
 		.addr = (uint64_t)(uintptr_t)&comm->recv.cts_out[slot],
 		.length = (uint32_t)n * (uint32_t)sizeof(struct mpib_cts),
 		.lkey = comm->ring_mr->lkey[comm->recv.cts_rail],
 	};
 	struct ibv_send_wr wr = {
-		.wr_id = comm->recv.tail,
+		.wr_id = row,
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_RDMA_WRITE,
@@ -106,12 +108,23 @@ static uint32_t one_until(const struct mpib_comm *comm)
 
 	/* Not inline: the row must stay as it is until the device has read it, so the staging of
 	 * its slot goes out and not the request's. */
-	if (comm->recv.tail % MPIB_CTS_SIGNAL_SLOTS == 0 ||
+	if ((comm->rails && comm->rails->trim) || comm->recv.tail % MPIB_CTS_SIGNAL_SLOTS == 0 ||
 	    comm->recv.inline_room < sizeof(struct mpib_cts))
 		return comm->recv.tail;
 	return comm->recv.cts_limit - comm->recv.tail < next - comm->recv.tail
 		       ? comm->recv.cts_limit
 		       : next;
+}
+
+/* A rail was lost. 1 where rows may be posted; 0: not before the sender has answered. */
+static __attribute__((cold, noinline)) int after_loss(struct mpib_comm *comm)
+{
+	int r = mpib_comm_check(comm);
+
+	if (r < 0)
+		return r;
+	mpib_recv_trim(comm);
+	return !comm->rails->hold;
 }
 
 static int irecv_general(struct mpib_comm *comm, int n, void **data, const size_t *sizes,
@@ -123,6 +136,11 @@ static int irecv_general(struct mpib_comm *comm, int n, void **data, const size_
 
 	if (mpib_unlikely(comm->error))
 		return comm->error;
+	if (mpib_unlikely(comm->rails && comm->rails->trim)) {
+		r = after_loss(comm);
+		if (r <= 0)
+			return r;
+	}
 	if (mpib_unlikely(n < 1 || n > (int)MPIB_GROUP_MAX))
 		return -MPIB_EARGUMENT;
 	if (mpib_unlikely(comm->recv.tail == comm->recv.cts_limit)) {
@@ -143,10 +161,11 @@ static int irecv_general(struct mpib_comm *comm, int n, void **data, const size_
 	req->remaining = MPIB_REMAINING_ONE;
 	req->imm = 0;
 	req->count = (uint8_t)n;
-	comm->recv.row[slot] = req;
+	__atomic_store_n(&comm->recv.row[slot], req, __ATOMIC_RELAXED);
 	fill_row(comm, n, data, sizes, tags, mrs, req);
-	r = post_cts(comm, n);
-	comm->recv.tail++;
+	/* Before its clear-to-send goes out: see is_idle in rails.c. */
+	__atomic_store_n(&comm->recv.tail, comm->recv.tail + 1, __ATOMIC_RELEASE);
+	r = post_cts(comm, comm->recv.tail - 1, n);
 	comm->recv.one_until = one_until(comm);
 	if (mpib_unlikely(r < 0))
 		return r;
@@ -189,8 +208,8 @@ static mpib_always_inline int irecv_one(struct mpib_comm *comm, void *data, size
 	req->imm = 0;
 	req->count = 1;
 	req->room[0] = size;
-	comm->recv.row[slot] = req;
-	comm->recv.tail = tail + 1;
+	__atomic_store_n(&comm->recv.row[slot], req, __ATOMIC_RELAXED);
+	__atomic_store_n(&comm->recv.tail, tail + 1, __ATOMIC_RELEASE);
 	*ret = req;
 	cts->addr = (uint64_t)(uintptr_t)data;
 	memcpy(cts->rkey, mr->rkey, sizeof(cts->rkey));

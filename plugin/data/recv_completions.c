@@ -5,7 +5,10 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "plugin/connection/news.h"
+#include "plugin/data/comm_check.h"
 #include "plugin/data/comm_error.h"
+#include "plugin/data/rail_loss.h"
 #include "plugin/verbs/srq.h"
 #include "plugin/wire/imm.h"
 
@@ -35,6 +38,28 @@ static __attribute__((cold)) int stray(struct mpib_comm *comm, unsigned int rail
 				  : "no receive is posted in its slot");
 }
 
+/* The immediate of a part that was lost with its rail and comes on the other one: as `missing`, or
+ * an error with @what. */
+static __attribute__((cold, noinline)) int came_again(struct mpib_comm *comm,
+						      struct mpib_request *req, unsigned int rail,
+						      uint32_t imm, const char *what)
+{
+	unsigned int mask = mpib_imm_mask(imm), parts = mpib_mask_parts(mask, rail);
+	unsigned int bit = mpib_rail_bit(!rail);
+
+	if (!comm->rails || !comm->rails->extra || !mpib_mask_is_replay(mask, rail))
+		return protocol_error(comm, rail, imm, what);
+	imm = mpib_imm_encode(mpib_imm_slot(imm), parts, mpib_imm_size(imm));
+	if (req->imm && (imm != req->imm || !(req->left & bit)))
+		return protocol_error(comm, rail, imm, CONTRADICTION);
+	parts &= req->imm ? req->left & ~bit : ~bit;
+	if (parts) {
+		req->imm = imm;
+		req->left = (uint8_t)parts;
+	}
+	return (int)parts;
+}
+
 /* The first immediate of a row fixes the rails that are to come, a second one has to be like it.
  * Returns those that are still missing, or an error. */
 static mpib_always_inline int missing(struct mpib_comm *comm, struct mpib_request *req,
@@ -45,11 +70,11 @@ static mpib_always_inline int missing(struct mpib_comm *comm, struct mpib_reques
 	if (req->imm) {
 		left = req->left;
 		if (mpib_unlikely(imm != req->imm || !(left & bit)))
-			return protocol_error(comm, rail, imm, CONTRADICTION);
+			return came_again(comm, req, rail, imm, CONTRADICTION);
 		return 0;
 	}
 	if (mpib_unlikely(!(left & bit) || left & ~comm->data_mask))
-		return protocol_error(comm, rail, imm, WRONG_RAILS);
+		return came_again(comm, req, rail, imm, WRONG_RAILS);
 	left &= ~bit;
 	if (left) {
 		req->imm = imm;
@@ -69,9 +94,9 @@ static mpib_always_inline void unused(struct mpib_comm *comm, unsigned int idle)
 static mpib_always_inline void complete(struct mpib_comm *comm, struct mpib_request *req,
 					uint32_t imm, unsigned int mask, unsigned int messages)
 {
-	comm->recv.row[mpib_imm_slot(imm)] = NULL;
+	__atomic_store_n(&comm->recv.row[mpib_imm_slot(imm)], NULL, __ATOMIC_RELEASE);
 	comm->recv.carried |= mask;
-	if (mask != MPIB_RAILS_ALL && mask != comm->data_mask)
+	if (mask != MPIB_RAILS_ALL && mask != comm->use_mask)
 		unused(comm, mask == mpib_rail_bit(MPIB_SOUT) ? MPIB_SUP : MPIB_SOUT);
 	comm->counters->messages += messages;
 	req->remaining = 0;
@@ -91,7 +116,7 @@ static __attribute__((noinline)) int record_immediate(struct mpib_comm *comm,
 						      uint32_t imm)
 {
 	int left = missing(comm, req, rail, imm);
-	unsigned int count = req->count, k = 0;
+	unsigned int count = req->count, k = 0, mask;
 	uint64_t *record, sum = 0, sup;
 
 	if (left)
@@ -107,12 +132,14 @@ static __attribute__((noinline)) int record_immediate(struct mpib_comm *comm,
 			return protocol_error(comm, rail, imm, TOO_LARGE);
 	} while (++k < count);
 	sup = atomic_load_explicit((_Atomic uint64_t *)&record[0], memory_order_acquire);
-	if (mpib_unlikely(!parts_fit(mpib_imm_mask(imm), sum, sup)))
+	mask = mpib_mask_parts(req->imm ? mpib_imm_mask(req->imm) : mpib_imm_mask(imm), rail);
+	if (mpib_unlikely(!parts_fit(mask, sum, sup)))
 		return protocol_error(comm, rail, imm, WRONG_PARTS);
 	comm->counters->rail[MPIB_SOUT].bytes += sum - sup;
 	comm->counters->rail[MPIB_SUP].bytes += sup;
 	req->size = req->sizes[0];
-	complete(comm, req, imm, mpib_imm_mask(imm), count);
+	/* One that came again gives nothing back. */
+	complete(comm, req, imm, mpib_mask_is_replay(mask, rail) ? MPIB_RAILS_ALL : mask, count);
 	return 0;
 }
 
@@ -152,11 +179,12 @@ static mpib_always_inline int on_immediate(struct mpib_comm *comm, struct mpib_r
 }
 
 /* Anything but an immediate. */
-static __attribute__((noinline)) void other_completion(struct mpib_comm *comm,
+static __attribute__((noinline)) void other_completion(struct mpib_comm *comm, unsigned int rail,
 						       const struct ibv_wc *wc)
 {
 	if (wc->opcode == IBV_WC_RDMA_READ) /* of a flush */
-		comm->pool.requests[wc->wr_id].remaining -= MPIB_REMAINING_ONE;
+		comm->pool.requests[wc->wr_id].remaining -=
+			mpib_rail_bit(rail) * MPIB_REMAINING_ONE;
 	else /* a signalled CTS write: the queue is free of it and of all before it */
 		comm->recv.cts_limit = (uint32_t)wc->wr_id + 1 + MPIB_CTS_DEPTH;
 }
@@ -177,6 +205,21 @@ static bool is_idle_cts(struct mpib_comm *comm, unsigned int rail, const struct 
 {
 	return wc->wr_id != MPIB_WR_RECV && rail == comm->recv.cts_rail &&
 	       wc->qp_num == comm->recv.cts_qp->qp_num && mpib_comm_peer_closed(comm);
+}
+
+/* Parts of a lost rail come here before this end, for which the helper thread has answered, knows
+ * of the loss: their receives are reserved now. */
+static __attribute__((cold, noinline)) bool has_extra(struct mpib_comm *comm, unsigned int rail,
+						      const struct mpib_request *req)
+{
+	bool lost;
+
+	if (!req || !comm->rails)
+		return false;
+	mpib_watch_lock();
+	lost = comm->rails->rail[!rail].stopped;
+	mpib_watch_unlock();
+	return lost && mpib_recv_reserve_extra(comm, !rail) && comm->recv.reserved[rail];
 }
 
 /* 0 where the rest of the completions still count. */
@@ -209,12 +252,13 @@ static mpib_always_inline int completed(struct mpib_comm *comm, unsigned int rai
 			continue;
 		}
 		if (mpib_unlikely(wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)) {
-			other_completion(comm, wc);
+			other_completion(comm, rail, wc);
 			continue;
 		}
 		imm = ntohl(wc->imm_data);
 		req = comm->recv.row[mpib_imm_slot(imm)];
-		if (mpib_unlikely(!req || !comm->recv.reserved[rail])) {
+		if (mpib_unlikely(!req || !comm->recv.reserved[rail]) &&
+		    !has_extra(comm, rail, req)) {
 			r = stray(comm, rail, imm, req);
 			return give_up(comm, rail, wc + 1, end, r);
 		}

@@ -24,8 +24,10 @@
 
 #include "common/split.h"
 #include "plugin/base/result.h"
+#include "plugin/data/comm_check.h"
 #include "plugin/data/comm_error.h"
 #include "plugin/data/policy.h"
+#include "plugin/data/rail_loss.h"
 #include "plugin/wire/imm.h"
 
 static const struct mpib_mr no_mr; /* an empty message may come without */
@@ -168,7 +170,7 @@ static mpib_always_inline int send_alone(struct mpib_comm *comm, const struct mp
 	req->size = size;
 	req->row = head;
 	req->mr = mr;
-	comm->send.head = head + 1;
+	__atomic_store_n(&comm->send.head, head + 1, __ATOMIC_RELAXED);
 	counters->share = share;
 	counters->messages++;
 	parts = split(comm, size, share);
@@ -289,6 +291,10 @@ static mpib_always_inline int post_rail(struct mpib_comm *comm, unsigned int rai
 	int r;
 
 	if (mpib_unlikely(comm->send.group.cut)) {
+		if (comm->rails && !mpib_rail_usable(comm, rail)) {
+			mpib_send_missed(comm, rail);
+			return 1;
+		}
 		while (!fill_pieces(comm, rail)) {
 			if (!has_room(comm, rail, MPIB_GROUP_MAX))
 				return 0;
@@ -367,13 +373,13 @@ static __attribute__((noinline)) int post_row(struct mpib_comm *comm)
 	if (mpib_unlikely(!rails))
 		rails = split(comm, 0, mpib_policy_share(comm)).rails;
 	group->rails = (uint8_t)rails;
-	group->head->rails = (uint8_t)rails;
+	group->head->rails = group->head->parts = (uint8_t)rails;
 	group->head->row = comm->send.head;
 	if (rails & mpib_rail_bit(MPIB_SOUT))
 		group->chain[MPIB_SOUT].qp = next_qp(comm, MPIB_SOUT);
 	if (rails & mpib_rail_bit(MPIB_SUP))
 		group->chain[MPIB_SUP].qp = next_qp(comm, MPIB_SUP);
-	comm->send.head++;
+	__atomic_store_n(&comm->send.head, comm->send.head + 1, __ATOMIC_RELAXED);
 	return post_rails(comm, rails);
 }
 

@@ -15,6 +15,9 @@
 #define MPIB_WR_QP_SHIFT      32
 #define MPIB_WR_FINAL	      (1ull << 40) /* the chain ends its row on this rail */
 #define MPIB_WR_CHAIN	      (1ull << 41)
+/* Not with FINAL: it ends a part that was posted again, which may be the other rail's. */
+#define MPIB_WR_AGAIN	   (1ull << 42)
+#define MPIB_WR_OTHER_PART (1ull << 43)
 
 /* NCCL's isend: *@request stays NULL where the message has to be offered again. */
 ncclResult_t mpib_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle,

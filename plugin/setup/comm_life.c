@@ -13,6 +13,8 @@
 #include "plugin/base/counters.h"
 #include "plugin/base/log.h"
 #include "plugin/base/result.h"
+#include "plugin/connection/news.h"
+#include "plugin/connection/rails.h"
 #include "plugin/setup/flush_qp.h"
 #include "plugin/setup/prepare.h"
 #include "plugin/setup/qp.h"
@@ -79,6 +81,7 @@ int mpib_comm_new(enum mpib_counter_kind kind, struct mpib_device *dev, const st
 		return r;
 	}
 
+	mpib_comms_listen();
 	mpib_comms_add(comm);
 	*ret = comm;
 	return 0;
@@ -93,6 +96,7 @@ int mpib_comm_describe(struct mpib_comm *comm, const struct mpib_env *env, uint6
 	local->mode = (uint8_t)env->mode;
 	local->prefix_len = (uint8_t)env->prefix_len;
 	local->service_level = (uint8_t)env->sl;
+	local->features = env->failover ? MPIB_FEATURE_FAILOVER : 0;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		int r = mpib_hca_describe(&comm->dev->hca[rail], env, local, &comm->source[rail]);
 
@@ -228,6 +232,7 @@ static int start_counters(struct mpib_comm *comm)
 	entry->mode = comm->mode;
 	entry->path = comm->path;
 	entry->conn_id = comm->agent.conn_id;
+	entry->rails_up = comm->use_mask;
 	entry->sout_local = comm->local.rail[MPIB_SOUT].ipv4_be;
 	entry->sout_remote = comm->remote.rail[MPIB_SOUT].ipv4_be;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
@@ -235,6 +240,22 @@ static int start_counters(struct mpib_comm *comm)
 	if (!comm->own_counters)
 		mpib_counters_publish(entry);
 	return 0;
+}
+
+/* With the path, the rails and both ends' features known. */
+static int make_rails(struct mpib_comm *comm)
+{
+	bool here = comm->local.features & MPIB_FEATURE_FAILOVER;
+
+	comm->use_mask = comm->data_mask;
+	if ((here ^ comm->remote.features) & MPIB_FEATURE_FAILOVER)
+		MPIB_INFO("%s: failover is on at %s end alone (MPIB_FAILOVER): off for this "
+			  "connection",
+			  comm->peer_text, here ? "this" : "the other");
+	if (comm->rails || !mpib_rails_possible(comm))
+		return 0;
+	comm->rails = calloc(1, sizeof(*comm->rails));
+	return comm->rails ? 0 : -ENOMEM;
 }
 
 int mpib_comm_establish(struct mpib_comm *comm, const struct mpib_env *env)
@@ -245,7 +266,9 @@ int mpib_comm_establish(struct mpib_comm *comm, const struct mpib_env *env)
 		if (mpib_hca_failed(&comm->dev->hca[rail]))
 			return -EIO;
 	if (!comm->counters) { /* the first of these calls */
-		r = start_counters(comm);
+		r = make_rails(comm);
+		if (r == 0)
+			r = start_counters(comm);
 		if (r < 0)
 			return r;
 		mpib_comm_prepare(comm, env);
@@ -299,7 +322,7 @@ static void free_resources(struct mpib_comm *comm)
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		if (comm->kind == MPIB_COUNTER_RECV) {
 			mpib_flush_fini(comm, rail);
-			mpib_qps_stop(comm, rail);
+			mpib_rail_stop(comm, rail);
 			return_receives(comm, rail);
 		}
 		mpib_qps_destroy(comm, rail);
@@ -313,6 +336,7 @@ static void free_resources(struct mpib_comm *comm)
 	else if (comm->counters)
 		mpib_counters_put(comm->counters);
 	(void)munmap(comm->pool.requests, POOL_SIZE);
+	free(comm->rails);
 	free(comm);
 }
 
@@ -330,6 +354,15 @@ static uint32_t rows_done(const struct mpib_comm *comm)
 	return tail;
 }
 
+/* No frame about a rail is said or acted on from here on. */
+static void end_failover(struct mpib_comm *comm)
+{
+	mpib_watch_lock();
+	if (comm->rails)
+		comm->rails->live = false;
+	mpib_watch_unlock();
+}
+
 static void send_bye(struct mpib_comm *comm)
 {
 	uint8_t payload[MPIB_BYE_SIZE];
@@ -343,6 +376,7 @@ void mpib_comm_free(struct mpib_comm *comm)
 	if (!comm)
 		return;
 
+	end_failover(comm);
 	mpib_watch_del(&comm->ctl_watch);
 	mpib_agent_deregister(&comm->agent);
 	if (comm->established && !comm->error)

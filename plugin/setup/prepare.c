@@ -49,6 +49,14 @@ static void set_limits(struct mpib_comm *comm, const struct mpib_env *env)
 	}
 }
 
+/* A part may have to take the other port. */
+static void set_one_limit(struct mpib_comm *comm)
+{
+	if (comm->send.max_msg[MPIB_SOUT] > comm->send.max_msg[MPIB_SUP])
+		comm->send.max_msg[MPIB_SOUT] = comm->send.max_msg[MPIB_SUP];
+	comm->send.max_msg[MPIB_SUP] = comm->send.max_msg[MPIB_SOUT];
+}
+
 static void prepare_chain(struct mpib_comm *comm, unsigned int rail)
 {
 	struct mpib_chain *chain = &comm->send.group.chain[rail];
@@ -83,6 +91,8 @@ static void prepare_request(struct mpib_request *req)
 static void prepare_send(struct mpib_comm *comm, const struct mpib_env *env)
 {
 	set_limits(comm, env);
+	if (comm->rails)
+		set_one_limit(comm);
 	comm->send.max_uncut = WHOLE_MAX;
 	for (unsigned int k = 0; k < MPIB_REQUESTS_MAX; k++)
 		prepare_request(&comm->pool.requests[k]);
@@ -114,8 +124,9 @@ static void prepare_recv(struct mpib_comm *comm)
 	comm->recv.cts_rail = mpib_qps_cts_rail(comm);
 	comm->recv.cts_qp = comm->qp[comm->recv.cts_rail][0];
 	comm->recv.cts_limit = MPIB_CTS_DEPTH;
+	comm->recv.inline_room = comm->recv.inline_on[comm->recv.cts_rail];
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		comm->polled[rail] = (comm->data_mask & mpib_rail_bit(rail)) != 0;
+		comm->polled[rail] = (comm->use_mask & mpib_rail_bit(rail)) != 0;
 		comm->recv.hca[rail] = &comm->dev->hca[rail];
 	}
 	comm->recv.cts_count = &comm->counters->rail[comm->recv.cts_rail].cts;

@@ -6,6 +6,7 @@
 
 #include "plugin/base/log.h"
 #include "plugin/base/result.h"
+#include "plugin/connection/rails.h"
 #include "plugin/verbs/async.h"
 #include "plugin/verbs/limit.h"
 
@@ -93,6 +94,13 @@ static bool posts_cts(const struct mpib_comm *comm, unsigned int rail, unsigned 
 	return comm->kind == MPIB_COUNTER_RECV && rail == mpib_qps_cts_rail(comm) && k == 0;
 }
 
+/* The same, where the other rail may be lost. */
+static bool may_post_cts(const struct mpib_comm *comm, unsigned int rail, unsigned int k)
+{
+	return posts_cts(comm, rail, k) ||
+	       (comm->kind == MPIB_COUNTER_RECV && k == 0 && mpib_rails_possible(comm));
+}
+
 static uint8_t traffic_class(const struct mpib_comm *comm, unsigned int rail, unsigned int k)
 {
 	return posts_cts(comm, rail, k) ? comm->local.cts_traffic_class : comm->local.traffic_class;
@@ -100,7 +108,7 @@ static uint8_t traffic_class(const struct mpib_comm *comm, unsigned int rail, un
 
 unsigned int mpib_qps_sq_depth(const struct mpib_comm *comm, unsigned int rail, unsigned int k)
 {
-	if (posts_cts(comm, rail, k))
+	if (may_post_cts(comm, rail, k))
 		return MPIB_CTS_DEPTH;
 	if (comm->kind == MPIB_COUNTER_RECV || !(comm->data_mask & mpib_rail_bit(rail)))
 		return 1;
@@ -115,7 +123,7 @@ int mpib_qps_cq_depth(const struct mpib_comm *comm, unsigned int rail)
 		depth = MPIB_REQUESTS_MAX;
 	if (depth && comm->kind == MPIB_COUNTER_SEND)
 		depth += comm->nqps[rail] * MPIB_SQ_CHAINED;
-	if (posts_cts(comm, rail, 0))
+	if (may_post_cts(comm, rail, 0))
 		depth += MPIB_CTS_DEPTH;
 	return depth ? (int)depth : 1;
 }
@@ -155,7 +163,7 @@ static int create_with_inline(struct mpib_comm *comm, unsigned int rail,
 			break;
 	}
 	if (r == 0)
-		comm->recv.inline_room = init->cap.max_inline_data;
+		comm->recv.inline_on[rail] = init->cap.max_inline_data;
 	return r;
 }
 
@@ -177,8 +185,8 @@ static int create_one(struct mpib_comm *comm, unsigned int rail, unsigned int k,
 	init.cap.max_recv_wr = srq ? 0 : 1;
 	init.cap.max_send_sge = 1;
 	init.cap.max_recv_sge = srq ? 0 : 1;
-	r = posts_cts(comm, rail, k) ? create_with_inline(comm, rail, &init, ret)
-				     : mpib_verbs_create_qp(comm->dev->hca[rail].pd, &init, ret);
+	r = may_post_cts(comm, rail, k) ? create_with_inline(comm, rail, &init, ret)
+					: mpib_verbs_create_qp(comm->dev->hca[rail].pd, &init, ret);
 	if (r < 0)
 		return warn(comm, rail, "be created", r,
 			    mpib_limit_advice(&comm->dev->hca[rail], MPIB_OBJECT_QP, r, advice));
@@ -243,17 +251,6 @@ int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpi
 	    comm->remote_qps.ece[rail].vendor_id)
 		mpib_qps_offer_ece(comm, rail);
 	return 0;
-}
-
-void mpib_qps_stop(struct mpib_comm *comm, unsigned int rail)
-{
-	struct ibv_qp_attr attr;
-
-	memset(&attr, 0, sizeof(attr));
-	attr.qp_state = IBV_QPS_ERR;
-	for (unsigned int k = 0; k < MPIB_QPS_MAX; k++)
-		if (comm->qp[rail][k])
-			(void)mpib_verbs_modify_qp(comm->qp[rail][k], &attr, IBV_QP_STATE);
 }
 
 void mpib_qps_destroy(struct mpib_comm *comm, unsigned int rail)

@@ -54,9 +54,6 @@ int mpib_qp_to_rts(struct ibv_qp *qp, const struct mpib_env *env);
  * unreachable: the caller knows whether that matters. */
 int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpib_env *env);
 
-/* To the error state: nothing of the rail moves any more. */
-void mpib_qps_stop(struct mpib_comm *comm, unsigned int rail);
-
 void mpib_qps_destroy(struct mpib_comm *comm, unsigned int rail);
 
 #endif

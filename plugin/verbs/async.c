@@ -78,10 +78,11 @@ static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
 		qp_event(hca, event->element.qp, text);
 		break;
 	case IBV_EVENT_PORT_ERR:
-		if (event->element.port_num == (int)hca->port)
-			MPIB_WARN("%s rail %s: link down; messages on it fail after their "
-				  "retries unless it returns",
-				  rail, hca->name);
+		if (event->element.port_num != (int)hca->port)
+			break;
+		MPIB_WARN("%s rail %s: link down", rail, hca->name);
+		if (listener)
+			listener->on_port_down(hca);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
 		if (event->element.port_num == (int)hca->port)

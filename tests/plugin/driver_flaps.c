@@ -87,13 +87,13 @@ static void *move(void *arg)
 		if (!send && recv)
 			r = net->isend(ends->send, ends->out, SIZE, tag, ends->send_mr, NULL,
 				       &send);
-		if (!send)
-			continue;
+		/* Both, as NCCL does, whatever has become of the other: so an end with something
+		 * under way does its part where a rail is lost. */
 		if (r == ncclSuccess && recv) {
 			r = net->test(recv, &done, NULL);
 			recv = done ? NULL : recv;
 		}
-		if (r == ncclSuccess && !recv) {
+		if (r == ncclSuccess && send) {
 			r = net->test(send, &done, NULL);
 			send = done ? NULL : send;
 		}

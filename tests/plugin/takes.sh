@@ -283,6 +283,28 @@ MPIB_SPLIT_MIN)
 	one_way
 	hold connector 'c[0]["rails"][0]["bytes"] == 0'
 	;;
+MPIB_FAILOVER)
+	both_agents 512
+	export MPIB_IB_TIMEOUT=8 MPIB_IB_RETRY_CNT=1 MPIB_FAILOVER=0
+	start_listener --expect-error 20
+	"$FABRICCTL" cut 2/sup 1 || die fabricctl
+	start_connector --expect-error 20 verify --sizes 70000 --comms 1 --no-both
+	finish
+	hold connector 'r["expected_error"]'
+	"$FABRICCTL" reset || die fabricctl
+	start_listener
+	export MPIB_FAILOVER=1 # one end alone
+	start_connector --log info verify --sizes 70000 --comms 1 --no-both
+	finish
+	want 0 0
+	grep -q 'failover is on at this end alone' "$work/connector.err" || die "no line says so"
+	"$FABRICCTL" reset || die fabricctl
+	start_listener
+	"$FABRICCTL" cut 2/sup 1 || die fabricctl
+	start_connector verify --sizes 70000 --comms 1 --no-both
+	finish
+	want 0 0
+	;;
 *)
 	die "no such case"
 	;;

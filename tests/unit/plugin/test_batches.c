@@ -31,7 +31,8 @@ static int start(void **state)
 {
 	(void)state;
 	pair_env();
-	(void)setenv("MPIB_MODE", "1", 1); /* both rails */
+	(void)setenv("MPIB_FAILOVER", "0", 1); /* one that fails is no lost rail */
+	(void)setenv("MPIB_MODE", "1", 1);     /* both rails */
 	(void)setenv("MPIB_AGENT_OPTIONAL", "1", 1);
 	(void)setenv("MPIB_AGENT_DIR", "/nonexistent/mpib", 1);
 	(void)setenv("MPIB_GPUDIRECT", "1", 1);
@@ -46,6 +47,7 @@ static int finish(void **state)
 	(void)state;
 	pair_close(&p);
 	(void)unsetenv("MPIB_GPUDIRECT");
+	(void)unsetenv("MPIB_FAILOVER");
 	return fake_live() == 0 ? 0 : -1;
 }
 
@@ -160,7 +162,7 @@ static int receives(const struct mpib_comm *comm, unsigned int rail)
 	return (int)comm->recv.reserved[rail] + atomic_load(&comm->dev->hca[rail].srq_credits);
 }
 
-static void post(struct posted *posted)
+static void post(struct posted *posted, unsigned int rail)
 {
 	struct mpib_comm *comm = p.recv;
 	void *data[2] = { p.in, p.in + BYTES };
@@ -174,7 +176,7 @@ static void post(struct posted *posted)
 	if (posted->kind == FLUSH) {
 		posted->req = mpib_request_get(&comm->pool);
 		assert_non_null(posted->req);
-		posted->req->remaining = MPIB_REMAINING_ONE;
+		posted->req->remaining = mpib_rail_bit(rail) * MPIB_REMAINING_ONE;
 		return;
 	}
 	posted->slot = comm->recv.tail % MPIB_ROWS;
@@ -224,7 +226,7 @@ static void recv_batch(unsigned int rail, unsigned int n, uint32_t bad, enum ibv
 
 	for (unsigned int k = 0; k < n; k++) {
 		posted[k].kind = draw(KINDS);
-		post(&posted[k]);
+		post(&posted[k], rail);
 	}
 	assert_int_equal(mpib_poll_rail(p.recv, comm->recv.cts_rail), 0); /* their clear-to-sends */
 	for (unsigned int k = 0; k < n; k++) {

@@ -12,7 +12,7 @@
 #include "plugin/wire/ctl.h"
 #include "tests/unit/common/random.h"
 
-static const uint8_t header[MPIB_FRAME_HEADER] = { 0x4d, 0x50, 0x42, 0x46, 2, 0, 3, 0, 5, 0 };
+static const uint8_t header[MPIB_FRAME_HEADER] = { 0x4d, 0x50, 0x42, 0x46, 3, 0, 3, 0, 5, 0 };
 
 static void test_frame_known_bytes(void **state)
 {

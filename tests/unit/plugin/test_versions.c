@@ -104,7 +104,7 @@ static void test_older_listener(void **state)
 	assert_int_equal(r, ncclInvalidUsage);
 	assert_true(mpib_now_ms() - started < BOUND_MS);
 	assert_null(p.send);
-	assert_logged("wire version differs: 1 on the accepting side, 2 on the connecting side");
+	assert_logged("wire version differs: 2 on the accepting side, 3 on the connecting side");
 
 	/* What the older listener reads: its nonce, then the reason. */
 	peer = accept(listener, NULL, NULL);
@@ -115,7 +115,7 @@ static void test_older_listener(void **state)
 	}
 	assert_int_equal(frame.payload[0] | frame.payload[1] << 8, 0x1234);
 	assert_text(frame.payload + 8, frame.payload_len - 8,
-		    "wire version differs: 1 on the accepting side, 2 on the connecting side");
+		    "wire version differs: 2 on the accepting side, 3 on the connecting side");
 }
 
 /* One that went by something else than the handle, which has the newer version. */
@@ -148,10 +148,10 @@ static void test_older_connector(void **state)
 	}
 	assert_int_equal(r, ncclInvalidUsage);
 	assert_null(p.recv);
-	assert_logged("wire version differs: 2 on the accepting side, 1 on the connecting side");
+	assert_logged("wire version differs: 3 on the accepting side, 2 on the connecting side");
 	frame = frame_of(MPIB_FRAME_REFUSE, buf);
 	assert_text(frame.payload, frame.payload_len,
-		    "wire version differs: 2 on the accepting side, 1 on the connecting side");
+		    "wire version differs: 3 on the accepting side, 2 on the connecting side");
 	assert_true(mpib_now_ms() - started < BOUND_MS);
 }
 

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a connection knows of the loss of its rails: struct mpib_rails, there where failover is on.
+ * The two ends agree on a loss over the control connection (docs/failover.md): each moves its queue
+ * pairs of the rail to ERR and says RAIL_DOWN, and acts on the other's.
+ *
+ * Whoever notices a loss first, of the helper thread and the progress thread, moves the queue pairs
+ * to ERR. A sender's RAIL_DOWN is said at once. A receiver's tells which parts have arrived, so it
+ * is the progress thread's to say, with one exception: where all rows are done it needs no request
+ * to know that, and the helper thread says it for an end that nobody may ever call again. All that
+ * the messages need, their replay and the clear-to-sends, is the progress thread's
+ * (data/rail_loss.c), which learns of it by MPIB_FLAG_RAIL.
+ */
+#ifndef MPIB_PLUGIN_RAILS_H
+#define MPIB_PLUGIN_RAILS_H
+
+#include <stdbool.h>
+
+#include "plugin/connection/comm.h"
+#include "plugin/wire/failover.h"
+
+/* How long a receiver looks for completions after its queue pairs went to ERR: what the device was
+ * at work on by then. Devices that tell the end of it by IBV_EVENT_QP_LAST_WQE_REACHED need less,
+ * but not all do (rxe before Linux 6.5). */
+#define MPIB_RAIL_DRAIN_MS 2
+
+struct mpib_rail_loss {
+	struct mpib_rail_end end;
+	bool stopped;  /* its queue pairs are in ERR */
+	uint8_t cause; /* enum mpib_rail_cause */
+	uint64_t stopped_ms;
+	/* The peer's RAIL_DOWN of this epoch, which waits for the progress thread. */
+	bool answered;
+	struct mpib_rail_down peer;
+};
+
+/* A row's part that is being posted again and needs several work requests. */
+struct mpib_again {
+	struct mpib_request *head; /* of the row; NULL: none */
+	unsigned int part, rail;
+	const struct mpib_send_qp *qp;
+	struct mpib_request *next; /* message to go on with */
+	size_t offset;		   /* in its part */
+	struct mpib_wr wr[MPIB_GROUP_MAX + 1];
+};
+
+struct mpib_rails {
+	/* Under the watch lock. */
+	struct mpib_rail_loss rail[MPIB_RAIL_MAX];
+	bool live;	   /* from established to close */
+	const char *wrong; /* what the peer said that can't be; the progress thread fails by it */
+
+	/* Progress. */
+	uint8_t off;   /* rails that this end has stopped to use */
+	uint8_t extra; /* receiver, rails whose loss its rows have receives for on the other one */
+	bool hold;     /* receiver: no row is posted until the sender has answered */
+	bool trim;     /* receiver: it may hold more receives than its rows need */
+	uint32_t old;  /* with trim: rows before this one may use them */
+	struct mpib_again again;
+};
+
+/* Whether the rails of the connection can stand in for each other; known with path and features. */
+static inline bool mpib_rails_possible(const struct mpib_comm *comm)
+{
+	return comm->data_mask == MPIB_RAILS_ALL &&
+	       comm->local.features & comm->remote.features & MPIB_FEATURE_FAILOVER;
+}
+
+/* Both under the watch lock, or by the progress thread, which alone makes a lost rail usable. */
+static inline bool mpib_rail_usable(const struct mpib_comm *comm, unsigned int rail)
+{
+	return comm->rails->rail[rail].end.state == MPIB_RAIL_UP &&
+	       !comm->rails->rail[rail].stopped;
+}
+
+/* The rail's queue pairs to ERR, and what follows without the progress thread. False where the
+ * other rail can't stand in: then nothing changes. Fine for a rail that is lost already. Under the
+ * watch lock. */
+bool mpib_rails_lose(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause);
+
+/* Says RAIL_DOWN; from a receiver @down has what has arrived. Under the watch lock. */
+void mpib_rails_say_down(struct mpib_comm *comm, unsigned int rail, struct mpib_rail_down *down);
+
+/* A frame of the peer's about a rail. Under the watch lock. */
+void mpib_rails_on_frame(struct mpib_comm *comm, const struct mpib_frame *frame);
+
+/* The rail's queue pairs to ERR: nothing of it moves any more. */
+void mpib_rail_stop(struct mpib_comm *comm, unsigned int rail);
+
+#endif
