@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "common/mpib_agent_iface.h"
 
@@ -82,5 +83,69 @@ char *mpib_share_format(uint32_t share, char *buf)
 
 	tenths = (share * 1000 + MPIB_SHARE_MAX / 2) / MPIB_SHARE_MAX;
 	(void)snprintf(buf, MPIB_SHARE_TEXT_MAX, "%u.%u%%", tenths / 10, tenths % 10);
+	return buf;
+}
+
+/* ---- rules ---------------------------------------------------------------------------------- */
+
+bool mpib_share_rule_is_valid(uint32_t rule)
+{
+	if (!mpib_share_is_auto(rule))
+		return rule <= MPIB_SHARE_MAX;
+	return mpib_share_least(rule) <= mpib_share_most(rule) &&
+	       mpib_share_most(rule) <= MPIB_SHARE_MAX &&
+	       rule == mpib_share_auto(mpib_share_least(rule), mpib_share_most(rule));
+}
+
+/* "10%..90%" */
+static int parse_bounds(const char *text, uint32_t *ret_rule)
+{
+	char first[sizeof("65535:65535")];
+	const char *dots = strstr(text, "..");
+	uint32_t least;
+	uint32_t most;
+	int r;
+
+	if (!dots || (size_t)(dots - text) >= sizeof(first))
+		return -EINVAL;
+	memcpy(first, text, (size_t)(dots - text));
+	first[dots - text] = '\0';
+
+	r = mpib_share_parse(first, &least);
+	if (r == 0)
+		r = mpib_share_parse(dots + 2, &most);
+	if (r < 0)
+		return r;
+	if (least > most)
+		return -ERANGE;
+	*ret_rule = mpib_share_auto(least, most);
+	return 0;
+}
+
+int mpib_share_rule_parse(const char *text, uint32_t *ret_rule)
+{
+	static const char name[] = "auto";
+	size_t len = sizeof(name) - 1;
+
+	if (strncmp(text, name, len) != 0)
+		return mpib_share_parse(text, ret_rule);
+	if (!text[len]) {
+		*ret_rule = mpib_share_auto(0, MPIB_SHARE_MAX);
+		return 0;
+	}
+	if (text[len] != ' ' && text[len] != '\t')
+		return -EINVAL;
+	return parse_bounds(text + len + strspn(text + len, " \t"), ret_rule);
+}
+
+char *mpib_share_rule_format(uint32_t rule, char *buf)
+{
+	if (!mpib_share_is_auto(rule))
+		(void)snprintf(buf, MPIB_SHARE_RULE_TEXT_MAX, "%u", rule);
+	else if (rule == mpib_share_auto(0, MPIB_SHARE_MAX))
+		(void)snprintf(buf, MPIB_SHARE_RULE_TEXT_MAX, "auto");
+	else
+		(void)snprintf(buf, MPIB_SHARE_RULE_TEXT_MAX, "auto %u..%u",
+			       mpib_share_least(rule), mpib_share_most(rule));
 	return buf;
 }

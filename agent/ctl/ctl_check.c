@@ -6,8 +6,19 @@
 #include "agent/policy/config.h"
 #include "agent/ctl/ctl.h"
 #include "common/cleanup.h"
+#include "common/share.h"
 
 MPIB_DEFINE_CLEANUP(struct mpib_policy *, mpib_policy_free);
+
+static void add_share(struct mpib_output *out, const char *key, uint32_t rule)
+{
+	char text[MPIB_SHARE_RULE_TEXT_MAX];
+
+	if (mpib_share_is_auto(rule))
+		mpib_output_text(out, key, key, mpib_share_rule_format(rule, text));
+	else
+		mpib_output_number(out, key, key, rule);
+}
 
 enum mpib_ctl_exit mpib_ctl_check(struct mpib_ctl *ctl)
 {
@@ -32,8 +43,8 @@ enum mpib_ctl_exit mpib_ctl_check(struct mpib_ctl *ctl)
 	mpib_output_number(ctl->output, "islands", "islands", policy->n_islands);
 	mpib_output_number(ctl->output, "pairs", "pairs", policy->n_pairs);
 	mpib_output_number(ctl->output, "flows", "flows", policy->n_flows);
-	mpib_output_number(ctl->output, "intra", "intra", policy->intra);
-	mpib_output_number(ctl->output, "inter", "inter", policy->inter);
+	add_share(ctl->output, "intra", policy->intra);
+	add_share(ctl->output, "inter", policy->inter);
 	mpib_output_text(ctl->output, "effective", NULL, text);
 	return MPIB_CTL_OK;
 }

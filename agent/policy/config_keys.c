@@ -15,12 +15,15 @@
 #include "common/macros.h"
 #include "common/share.h"
 
+enum key_kind { KEY_NUMBER, KEY_RULE, KEY_SHARE };
+
 /* One row a plain key: how it is read and where it goes. */
 struct key_row {
 	struct mpib_config_key doc;
 	enum mpib_config_section section;
-	uint32_t min; /* numbers only */
-	uint32_t max; /* 0: the value is a share */
+	enum key_kind kind;
+	uint32_t min; /* but of rules' shares */
+	uint32_t max;
 	size_t value;
 	size_t line;
 };
@@ -31,25 +34,43 @@ static const struct key_row key_rows[] = {
 	{ { "agent", "slots", "1..65536",
 	    "entries of the hint table; an existing table never shrinks" },
 	  SECTION_AGENT,
+	  KEY_NUMBER,
 	  1,
 	  MPIB_HINT_ENTRIES_MAX,
 	  FIELD(slots) },
 	{ { "islands", "prefix_len", "0..32",
 	    "addresses that no subnet names share an island where they share this prefix" },
 	  SECTION_ISLANDS,
+	  KEY_NUMBER,
 	  0,
 	  32,
 	  FIELD(prefix_len) },
 	{ { "policy", "intra", "share", "both ends in one island" },
 	  SECTION_POLICY,
+	  KEY_RULE,
 	  0,
 	  0,
 	  FIELD(intra) },
 	{ { "policy", "inter", "share", "ends in different islands" },
 	  SECTION_POLICY,
+	  KEY_RULE,
 	  0,
 	  0,
 	  FIELD(inter) },
+	{ { "policy", "auto_floor", "0..512 or 0%..50%",
+	    "the least that an auto share gives either rail" },
+	  SECTION_POLICY,
+	  KEY_SHARE,
+	  0,
+	  MPIB_POLICY_FLOOR_MAX,
+	  FIELD(auto_floor) },
+	{ { "policy", "auto_settle_ms", "10..60000",
+	    "time constant of what an auto share goes by" },
+	  SECTION_POLICY,
+	  KEY_NUMBER,
+	  10,
+	  60000,
+	  FIELD(auto_settle_ms) },
 };
 
 const struct mpib_config_key *mpib_config_key_at(size_t n)
@@ -61,8 +82,18 @@ const struct mpib_config_key *mpib_config_key_at(size_t n)
 
 static int parse_share(const char *key, const char *value, uint32_t *ret, struct mpib_cause *cause)
 {
-	int r = mpib_share_parse(value, ret);
+	int r = mpib_share_rule_parse(value, ret);
 
+	if (r == -ERANGE && strncmp(value, "auto", 4) == 0)
+		return mpib_cause_set(cause, -EBADMSG,
+				      "%s = %s is out of range; the bounds of auto are two shares, "
+				      "the smaller one first",
+				      key, value);
+	if (r == -EINVAL && strncmp(value, "auto", 4) == 0)
+		return mpib_cause_set(cause, -EBADMSG,
+				      "%s = %s is not a share; auto is written auto, or auto "
+				      "LEAST..MOST with two shares",
+				      key, value);
 	if (r == -ERANGE)
 		return mpib_cause_set(cause, -EBADMSG,
 				      "%s = %s is out of range; a share is 0..1024, 0%%..100%%, or "
@@ -70,7 +101,7 @@ static int parse_share(const char *key, const char *value, uint32_t *ret, struct
 				      key, value);
 	if (r < 0)
 		return mpib_cause_set(cause, -EBADMSG,
-				      "%s = %s is not a share; write 0..1024, N%% or SOUT:SUP%s",
+				      "%s = %s is not a share; write 0..1024, N%%, SOUT:SUP or auto%s",
 				      key, value,
 				      strchr(value, '#') ? " (# starts no comment after a value, "
 							   "a blank and ; do)"
@@ -97,6 +128,36 @@ static int parse_number(const struct key_row *row, const char *value, uint32_t *
 	return 0;
 }
 
+static int parse_part(const struct key_row *row, const char *value, uint32_t *ret,
+		      struct mpib_cause *cause)
+{
+	uint32_t share;
+	int r = mpib_share_parse(value, &share);
+
+	if (r == -ERANGE || (r == 0 && (share < row->min || share > row->max)))
+		return mpib_cause_set(cause, -EBADMSG, "%s = %s is out of range; it is %s",
+				      row->doc.key, value, row->doc.range);
+	if (r < 0)
+		return mpib_cause_set(cause, -EBADMSG, "%s = %s is not a share; write %s",
+				      row->doc.key, value, row->doc.range);
+	*ret = share;
+	return 0;
+}
+
+static int parse_value(const struct key_row *row, const char *value, uint32_t *ret,
+		       struct mpib_cause *cause)
+{
+	switch (row->kind) {
+	case KEY_NUMBER:
+		return parse_number(row, value, ret, cause);
+	case KEY_SHARE:
+		return parse_part(row, value, ret, cause);
+	case KEY_RULE:
+		return parse_share(row->doc.key, value, ret, cause);
+	}
+	return -EINVAL;
+}
+
 static int set_plain_key(struct mpib_config_parser *parser, const struct key_row *row,
 			 unsigned int line, const char *value, struct mpib_cause *cause)
 {
@@ -109,8 +170,7 @@ static int set_plain_key(struct mpib_config_parser *parser, const struct key_row
 		return mpib_cause_set(cause, -EBADMSG, "%s is given again; line %u has it already",
 				      row->doc.key, *target_line);
 
-	r = row->max ? parse_number(row, value, target, cause)
-		     : parse_share(row->doc.key, value, target, cause);
+	r = parse_value(row, value, target, cause);
 	if (r < 0)
 		return r;
 
@@ -253,7 +313,8 @@ static int unknown_key(const struct mpib_config_parser *parser, const char *key,
 	if (parser->section == SECTION_AGENT)
 		return mpib_cause_set(cause, -EBADMSG, "unknown key \"%s\"; [agent] has only slots",
 				      key);
-	return mpib_cause_set(cause, -EBADMSG, "unknown key \"%s\"; [policy] has intra and inter",
+	return mpib_cause_set(cause, -EBADMSG, "unknown key \"%s\"; [policy] has intra, inter, "
+				      "auto_floor and auto_settle_ms",
 			      key);
 }
 

@@ -7,6 +7,7 @@
 
 #include "agent/policy/config.h"
 #include "common/ipv4.h"
+#include "common/share.h"
 
 #define LINE_COLUMNS 100
 
@@ -70,17 +71,33 @@ static void print_island(const struct mpib_policy *policy, struct mpib_config_pl
 
 static void print_pair(const struct mpib_policy *policy, size_t n, struct item *item)
 {
-	add(item, "\n[pair %s %s]\nshare = %u\n", policy->islands[policy->pairs[n].src_island].name,
-	    policy->islands[policy->pairs[n].dst_island].name, policy->pairs[n].share);
+	char share[MPIB_SHARE_RULE_TEXT_MAX];
+
+	add(item, "\n[pair %s %s]\nshare = %s\n", policy->islands[policy->pairs[n].src_island].name,
+	    policy->islands[policy->pairs[n].dst_island].name,
+	    mpib_share_rule_format(policy->pairs[n].share, share));
 }
 
 static void print_flow(const struct mpib_policy *policy, size_t n, struct item *item)
 {
 	char src[MPIB_IPV4_TEXT_MAX];
 	char dst[MPIB_IPV4_TEXT_MAX];
+	char share[MPIB_SHARE_RULE_TEXT_MAX];
 
-	add(item, "\n[flow %s %s]\nshare = %u\n", mpib_ipv4_format(policy->flows[n].src_be, src),
-	    mpib_ipv4_format(policy->flows[n].dst_be, dst), policy->flows[n].share);
+	add(item, "\n[flow %s %s]\nshare = %s\n", mpib_ipv4_format(policy->flows[n].src_be, src),
+	    mpib_ipv4_format(policy->flows[n].dst_be, dst),
+	    mpib_share_rule_format(policy->flows[n].share, share));
+}
+
+static void print_policy(const struct mpib_policy *policy, struct item *item)
+{
+	char intra[MPIB_SHARE_RULE_TEXT_MAX];
+	char inter[MPIB_SHARE_RULE_TEXT_MAX];
+
+	add(item, "\n[policy]\nintra = %s\ninter = %s\nauto_floor = %u\nauto_settle_ms = %u\n",
+	    mpib_share_rule_format(policy->intra, intra),
+	    mpib_share_rule_format(policy->inter, inter), policy->auto_floor,
+	    policy->auto_settle_ms);
 }
 
 /* Prints the item at @place, if any, and moves on behind it. */
@@ -109,7 +126,7 @@ static void print_item(const struct mpib_policy *policy, struct mpib_config_plac
 		print_island(policy, place, item);
 		return;
 	case PART_POLICY:
-		add(item, "\n[policy]\nintra = %u\ninter = %u\n", policy->intra, policy->inter);
+		print_policy(policy, item);
 		break;
 	case PART_PAIRS:
 		print_pair(policy, place->at, item);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/ipv4.h"
+#include "common/mpib_agent_iface.h"
 
 #define NO_ISLAND (-1)
 
@@ -23,6 +24,8 @@ int mpib_policy_new(struct mpib_policy **ret)
 
 	policy->slots = MPIB_POLICY_SLOTS_DEFAULT;
 	policy->prefix_len = MPIB_POLICY_PREFIX_LEN_DEFAULT;
+	policy->auto_floor = MPIB_POLICY_FLOOR_DEFAULT;
+	policy->auto_settle_ms = MPIB_POLICY_SETTLE_DEFAULT;
 	policy->intra = MPIB_POLICY_INTRA_DEFAULT;
 	policy->inter = MPIB_POLICY_INTER_DEFAULT;
 	*ret = policy;
@@ -375,6 +378,40 @@ void mpib_policy_candidates(const struct mpib_policy *policy, uint32_t src_be, u
 	ret[MPIB_RULE_INTER] = (struct mpib_candidate){ !same, policy->inter, policy->inter_line };
 }
 
+static uint32_t lesser(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+struct mpib_balance_limits mpib_policy_limits(const struct mpib_policy *policy, uint32_t given)
+{
+	uint32_t least = mpib_share_least(given);
+	uint32_t most = lesser(mpib_share_most(given), MPIB_SHARE_MAX - policy->auto_floor);
+
+	/* Bounds of a person hold where the floor isn't within them. */
+	if (most < least)
+		most = least;
+	if (least < policy->auto_floor)
+		least = lesser(policy->auto_floor, most);
+	return (struct mpib_balance_limits){
+		.least = least,
+		.most = most,
+		.settle_usec = policy->auto_settle_ms * 1000,
+	};
+}
+
+void mpib_policy_give(const struct mpib_policy *policy, uint32_t given, struct mpib_verdict *ret)
+{
+	ret->given = given;
+	ret->share = given;
+	if (mpib_share_is_auto(given)) {
+		struct mpib_balance_limits limits = mpib_policy_limits(policy, given);
+		uint32_t half = MPIB_SHARE_MAX / 2;
+
+		ret->share = half < limits.least ? limits.least : lesser(half, limits.most);
+	}
+}
+
 void mpib_policy_match(const struct mpib_policy *policy, uint32_t src_be, uint32_t dst_be,
 		       struct mpib_verdict *ret)
 {
@@ -389,7 +426,7 @@ void mpib_policy_match(const struct mpib_policy *policy, uint32_t src_be, uint32
 		if (!candidates[rule].applies)
 			continue;
 		ret->rule = (enum mpib_rule)rule;
-		ret->share = candidates[rule].share;
+		mpib_policy_give(policy, candidates[rule].share, ret);
 		ret->line = candidates[rule].line;
 		return;
 	}

@@ -8,12 +8,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/policy/balance.h"
+#include "common/share.h"
+
 #define MPIB_ISLAND_NAME_MAX 32 /* longest name of an island and its NUL */
 
 #define MPIB_POLICY_SLOTS_DEFAULT      256u
 #define MPIB_POLICY_PREFIX_LEN_DEFAULT 24u
 #define MPIB_POLICY_INTRA_DEFAULT      1024u
 #define MPIB_POLICY_INTER_DEFAULT      0u
+#define MPIB_POLICY_FLOOR_DEFAULT      31u /* 3% */
+#define MPIB_POLICY_FLOOR_MAX	       512u
+#define MPIB_POLICY_SETTLE_DEFAULT     100u /* milliseconds */
 
 struct mpib_island {
 	char name[MPIB_ISLAND_NAME_MAX];
@@ -30,14 +36,14 @@ struct mpib_subnet {
 struct mpib_pair_rule {
 	unsigned int src_island;
 	unsigned int dst_island;
-	uint32_t share;
+	uint32_t share; /* a rule's, as common/share.h has it */
 	unsigned int line;
 };
 
 struct mpib_flow_rule {
 	uint32_t src_be;
 	uint32_t dst_be;
-	uint32_t share;
+	uint32_t share; /* the same */
 	unsigned int line;
 };
 
@@ -63,12 +69,16 @@ struct mpib_policy {
 	struct mpib_policy_source source;
 	uint32_t slots;
 	uint32_t prefix_len;
-	uint32_t intra;
+	uint32_t intra; /* rules' shares */
 	uint32_t inter;
+	uint32_t auto_floor;	 /* the least that a share finds for either rail, 0..512 */
+	uint32_t auto_settle_ms; /* time constant of what is measured */
 	unsigned int slots_line; /* 0 where the default stands */
 	unsigned int prefix_len_line;
 	unsigned int intra_line;
 	unsigned int inter_line;
+	unsigned int auto_floor_line;
+	unsigned int auto_settle_ms_line;
 
 	struct mpib_island *islands;
 	size_t n_islands;
@@ -97,13 +107,14 @@ enum mpib_rule {
 /* What one rule says about a flow. */
 struct mpib_candidate {
 	bool applies;
-	uint32_t share;	   /* also for intra and inter where they don't apply */
+	uint32_t share;	   /* a rule's; also for intra and inter where they don't apply */
 	unsigned int line; /* 0 for a default */
 };
 
 /* What a flow gets and why. */
 struct mpib_verdict {
-	uint32_t share;
+	uint32_t share; /* in force, 0..1024; of one that finds itself, where it starts */
+	uint32_t given; /* what the rule says: that share, or auto and its bounds */
 	enum mpib_rule rule;
 	unsigned int line;		       /* of the rule, 0 for a default */
 	char src_island[MPIB_ISLAND_NAME_MAX]; /* name, or the prefix as text where none is given */
@@ -137,6 +148,11 @@ int mpib_policy_seal(struct mpib_policy *policy, struct mpib_policy_conflict *re
 /* The share of a flow under a sealed policy. */
 void mpib_policy_match(const struct mpib_policy *policy, uint32_t src_be, uint32_t dst_be,
 		       struct mpib_verdict *ret);
+
+/* Puts what a rule gives into @ret; one that finds itself starts with equal parts. */
+void mpib_policy_give(const struct mpib_policy *policy, uint32_t given, struct mpib_verdict *ret);
+/* Between what a share finds itself where a rule gives @given, an auto share. */
+struct mpib_balance_limits mpib_policy_limits(const struct mpib_policy *policy, uint32_t given);
 
 /* What each rule of a sealed policy says about a flow, most specific first: the first that applies
  * is the one that mpib_policy_match() takes. */

@@ -31,7 +31,8 @@ static void check_flow(const struct mpib_policy *policy, uint32_t src_be, uint32
 	while (first < MPIB_RULE_MAX && !candidates[first].applies)
 		first++;
 	FUZZ_CHECK(verdict.rule == first && verdict.share <= 1024);
-	FUZZ_CHECK(verdict.share == candidates[first].share);
+	FUZZ_CHECK(verdict.given == candidates[first].share);
+	FUZZ_CHECK(mpib_share_is_auto(verdict.given) || verdict.share == verdict.given);
 	FUZZ_CHECK(verdict.line == candidates[first].line);
 	FUZZ_CHECK(memchr(verdict.src_island, '\0', sizeof(verdict.src_island)));
 	FUZZ_CHECK(memchr(verdict.dst_island, '\0', sizeof(verdict.dst_island)));
@@ -46,7 +47,9 @@ static void check_policy(struct mpib_policy *policy)
 	uint32_t addr = 0x0100000a;
 
 	FUZZ_CHECK(policy->slots >= 1 && policy->slots <= 65536 && policy->prefix_len <= 32);
-	FUZZ_CHECK(policy->intra <= 1024 && policy->inter <= 1024);
+	FUZZ_CHECK(mpib_share_rule_is_valid(policy->intra));
+	FUZZ_CHECK(mpib_share_rule_is_valid(policy->inter));
+	FUZZ_CHECK(policy->auto_floor <= 512 && policy->auto_settle_ms >= 10);
 
 	/* What is printed means the same. */
 	FUZZ_CHECK(mpib_config_parse("printed", text, len, &again, &cause) == 0);

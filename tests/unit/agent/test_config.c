@@ -184,7 +184,7 @@ static void the_sample_file_names_every_key(void **state)
 		if (!strstr(sample, line))
 			fail_msg("the sample file doesn't show %s", mpib_config_key_at(n)->key);
 	}
-	assert_int_equal(n, 4);
+	assert_int_equal(n, 6);
 	free(sample);
 }
 

@@ -173,10 +173,52 @@ static void many_rules_match_as_a_linear_search_would(void **state)
 	(void)mpib_policy_free(policy);
 }
 
+static void auto_shares_start_with_equal_parts_within_their_bounds(void **state)
+{
+	static const struct {
+		const char *value;
+		const char *floor;
+		uint32_t least, most, start;
+	} cases[] = {
+		{ "auto", "3%", 31, 993, 512 },
+		{ "auto", "0", 0, 1024, 512 },
+		{ "auto", "512", 512, 512, 512 },
+		{ "auto 10%..90%", "3%", 102, 922, 512 },
+		{ "auto 0..100", "3%", 31, 100, 100 },
+		{ "auto 600..700", "3%", 600, 700, 600 },
+		{ "auto 0..10", "3%", 10, 10, 10 }, /* bounds are stronger than the floor */
+		{ "auto 1020..1024", "3%", 1020, 1020, 1020 },
+	};
+
+	(void)state;
+	for (size_t n = 0; n < sizeof(cases) / sizeof(cases[0]); n++) {
+		struct mpib_balance_limits limits;
+		struct mpib_policy *policy;
+		struct mpib_verdict v;
+		char text[128];
+
+		(void)snprintf(text, sizeof(text),
+			       "[policy]\nintra = %s\nauto_floor = %s\nauto_settle_ms = 40\n",
+			       cases[n].value, cases[n].floor);
+		policy = parse(text);
+		mpib_policy_match(policy, test_ip("10.0.1.1"), test_ip("10.0.1.2"), &v);
+		limits = mpib_policy_limits(policy, v.given);
+		if (!mpib_share_is_auto(v.given) || v.share != cases[n].start ||
+		    limits.least != cases[n].least || limits.most != cases[n].most ||
+		    limits.settle_usec != 40000)
+			fail_msg("%s: share %u, %u to %u in %u us", text, v.share, limits.least,
+				 limits.most, limits.settle_usec);
+		mpib_policy_match(policy, test_ip("10.0.1.1"), test_ip("10.0.2.2"), &v);
+		assert_int_equal(v.given, v.share);
+		(void)mpib_policy_free(policy);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(defaults_follow_the_prefix),
+		cmocka_unit_test(auto_shares_start_with_equal_parts_within_their_bounds),
 		cmocka_unit_test(prefix_lengths_0_and_32_are_all_and_one),
 		cmocka_unit_test(the_longest_subnet_names_the_island),
 		cmocka_unit_test(a_default_route_subnet_takes_the_rest),

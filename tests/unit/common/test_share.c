@@ -164,9 +164,89 @@ static void share_format_is_within_a_twentieth(void **state)
 	}
 }
 
+static void rules_say_a_share_or_auto(void **state)
+{
+	static const struct {
+		const char *text;
+		uint32_t rule;
+		const char *printed;
+	} cases[] = {
+		{ "256", 256, "256" },
+		{ "1:3", 768, "768" },
+		{ "auto", 0x80000400, "auto" },
+		{ "auto 10%..90%", 0x80000000 | 102 << 11 | 922, "auto 102..922" },
+		{ "auto  \t0..1024", 0x80000400, "auto" },
+		{ "auto 9:1..1:9", 0x80000000 | 102 << 11 | 922, "auto 102..922" },
+		{ "auto 7..7", 0x80000000 | 7 << 11 | 7, "auto 7..7" },
+		{ "auto 1024..1024", 0x80000000 | 1024 << 11 | 1024, "auto 1024..1024" },
+	};
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(cases); k++) {
+		char text[MPIB_SHARE_RULE_TEXT_MAX];
+		uint32_t rule = UNTOUCHED;
+		uint32_t again = UNTOUCHED;
+		int r = mpib_share_rule_parse(cases[k].text, &rule);
+
+		if (r != 0 || rule != cases[k].rule)
+			fail_msg("'%s': %d, %08x, not %08x", cases[k].text, r, rule, cases[k].rule);
+		assert_true(mpib_share_rule_is_valid(rule));
+		assert_string_equal(mpib_share_rule_format(rule, text), cases[k].printed);
+		assert_int_equal(mpib_share_rule_parse(text, &again), 0);
+		assert_int_equal(again, rule);
+		if (mpib_share_is_auto(rule))
+			assert_int_equal(mpib_share_auto(mpib_share_least(rule),
+							 mpib_share_most(rule)),
+					 rule);
+	}
+}
+
+static void rules_say_nothing_else(void **state)
+{
+	static const struct {
+		const char *text;
+		int error;
+	} cases[] = {
+		{ "AUTO", -EINVAL },
+		{ "aut", -EINVAL },
+		{ "auto ", -EINVAL },
+		{ "auto10%..90%", -EINVAL },
+		{ "auto 10%", -EINVAL },
+		{ "auto 10%..", -EINVAL },
+		{ "auto ..90%", -EINVAL },
+		{ "auto 10%...90%", -EINVAL },
+		{ "auto 10%..90% ", -EINVAL },
+		{ "auto 10% ..90%", -EINVAL },
+		{ "auto 1..2..3", -EINVAL },
+		{ "auto auto..auto", -EINVAL },
+		{ "auto 90%..10%", -ERANGE },
+		{ "auto 0..1025", -ERANGE },
+		{ "auto 101%..101%", -ERANGE },
+		{ "1025", -ERANGE },
+		{ "auto 0000000000000000000000000000000000001..2", -EINVAL },
+	};
+	static const uint32_t wrong[] = { 1025,
+					  0x7FFFFFFF,
+					  0x80000401,
+					  0x80000000 | 2 << 11 | 1,
+					  0xC0000400,
+					  0xFFFFFFFF };
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(cases); k++) {
+		uint32_t rule = UNTOUCHED;
+		int r = mpib_share_rule_parse(cases[k].text, &rule);
+
+		if (r != cases[k].error || rule != UNTOUCHED)
+			fail_msg("'%s': %d, %08x", cases[k].text, r, rule);
+	}
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(wrong); k++)
+		assert_false(mpib_share_rule_is_valid(wrong[k]));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rules_say_a_share_or_auto),
+		cmocka_unit_test(rules_say_nothing_else),
 		cmocka_unit_test(share_parses_every_form),
 		cmocka_unit_test(share_refuses_the_rest),
 		cmocka_unit_test(share_rounds_to_the_nearest),
