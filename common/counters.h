@@ -20,6 +20,7 @@
 /* Numbers that came later stand in what used to be padding, always zero: a reader shows them only
  * where the header's features say that the writer keeps them. */
 #define MPIB_COUNTERS_HAVE_FAILOVER 1u /* rails_up, losses, returns, parts_again */
+#define MPIB_COUNTERS_HAVE_BUSY	    2u /* speed, timed, completed, busy */
 
 enum mpib_counter_state {
 	MPIB_COUNTER_FREE = 0,
@@ -32,13 +33,14 @@ enum mpib_counter_kind {
 };
 
 struct mpib_counters_header {
-	uint32_t magic;	     /* MPIB_COUNTERS_MAGIC, written last */
-	uint32_t version;    /* MPIB_COUNTERS_VERSION */
-	uint32_t entries;    /* entries that follow */
-	uint32_t entry_size; /* bytes of each: step by this, not by your own sizeof */
-	uint32_t pid;	     /* of the writer, in its own pid namespace */
-	uint32_t features;   /* MPIB_COUNTERS_HAVE_*: numbers that it keeps */
-	uint32_t pad[10];
+	uint32_t magic;	       /* MPIB_COUNTERS_MAGIC, written last */
+	uint32_t version;      /* MPIB_COUNTERS_VERSION */
+	uint32_t entries;      /* entries that follow */
+	uint32_t entry_size;   /* bytes of each: step by this, not by your own sizeof */
+	uint32_t pid;	       /* of the writer, in its own pid namespace */
+	uint32_t features;     /* MPIB_COUNTERS_HAVE_*: numbers that it keeps */
+	uint32_t ticks_per_ms; /* of busy times; written before any entry is timed */
+	uint32_t pad[9];
 };
 
 /* Index 0 is SOUT, 1 is SUP. */
@@ -61,7 +63,11 @@ struct mpib_counter_entry {
 	uint32_t share;	 /* the share of the latest message, 0..1024 (sender) */
 	/* Rails in use, a bit each: 1 SOUT, 2 SUP. A lost rail has none until it is back. */
 	uint32_t rails_up;
-	uint32_t pad0[5];
+	/* Sender: how often it began to keep `completed` and `busy`, 0: it doesn't. It does while
+	 * the flow's hint says so (common/hint.h). Written last, with release. */
+	uint32_t timed;
+	uint32_t speed[2]; /* of each rail's port, Mbit/s; 0: not known */
+	uint32_t pad0[2];
 	struct mpib_counter_rail rail[2];
 	uint64_t messages;   /* sends posted, or receives completed (each entry of a group) */
 	uint64_t stalls;     /* sender: calls answered "not now" for want of a CTS */
@@ -70,7 +76,14 @@ struct mpib_counter_entry {
 	uint64_t returns[2]; /* times that it came back */
 	/* Sender: parts of messages that went again on the other rail, by the lost rail. */
 	uint64_t parts_again[2];
-	uint64_t pad1[7];
+	/* Timed sender, by rail. A message that takes one rail alone counts only where the rail is
+	 * busy with others. When it begins `completed` is `bytes`: what is under way then never
+	 * counts. */
+	uint64_t completed[2]; /* of `bytes` */
+	/* Ticks during which a part was under way, up to the latest completion: of header's
+	 * ticks_per_ms. Written after `completed`. */
+	uint64_t busy[2];
+	uint64_t pad1[3];
 };
 
 _Static_assert(sizeof(struct mpib_counters_header) == 64, "one cache line");

@@ -9,6 +9,11 @@
  * so a reader that sees it sees the data. Reader: both first loads are acquires, which orders the
  * second look at seq after them. No fence is needed, which matters: ThreadSanitizer doesn't
  * support them.
+ *
+ * An even seq has one more meaning: where MPIB_HINT_TIMED is set in it, the flow's share finds
+ * itself, and its senders keep busy times (common/counters.h). A reader that doesn't know that sees
+ * an even number all the same; from a writer that doesn't, the bit is chance, and costs a sender a
+ * few instructions.
  */
 #ifndef MPIB_COMMON_HINT_H
 #define MPIB_COMMON_HINT_H
@@ -22,6 +27,8 @@
 /* Looks at a slot before the reader gives up and keeps its last good value: a writer that died
  * with seq odd must not hang a training job. */
 #define MPIB_HINT_READ_TRIES 64
+
+#define MPIB_HINT_TIMED 2u
 
 static inline _Atomic uint32_t *mpib_hint_atomic(const uint32_t *field)
 {
@@ -92,18 +99,29 @@ static inline bool mpib_hint_read_entry(const struct mpib_hint_entry *entry,
 }
 
 /* Writes a slot. One writer only, ever: the agent's one thread. A slot that a dead writer left odd
- * ends up even. */
-static inline void mpib_hint_write(struct mpib_hint_entry *entry, uint32_t share,
-				   uint32_t src_ip_be, uint32_t dst_ip_be)
+ * ends up even. @timed: MPIB_HINT_TIMED or 0. */
+static inline void mpib_hint_write_timed(struct mpib_hint_entry *entry, uint32_t share,
+					 uint32_t src_ip_be, uint32_t dst_ip_be, uint32_t timed)
 {
 	uint32_t odd =
 		atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_relaxed) | 1;
+	uint32_t even = odd + 1;
+
+	if ((even & MPIB_HINT_TIMED) != timed)
+		even += MPIB_HINT_TIMED;
 
 	atomic_store_explicit(mpib_hint_atomic(&entry->seq), odd, memory_order_relaxed);
 	atomic_store_explicit(mpib_hint_atomic(&entry->sup_bw), share, memory_order_release);
 	atomic_store_explicit(mpib_hint_atomic(&entry->src_ip), src_ip_be, memory_order_release);
 	atomic_store_explicit(mpib_hint_atomic(&entry->dst_ip), dst_ip_be, memory_order_release);
-	atomic_store_explicit(mpib_hint_atomic(&entry->seq), odd + 1, memory_order_release);
+	atomic_store_explicit(mpib_hint_atomic(&entry->seq), even, memory_order_release);
+}
+
+/* The same for a share that is given. */
+static inline void mpib_hint_write(struct mpib_hint_entry *entry, uint32_t share,
+				   uint32_t src_ip_be, uint32_t dst_ip_be)
+{
+	mpib_hint_write_timed(entry, share, src_ip_be, dst_ip_be, 0);
 }
 
 /* Raises the heartbeat (agent only). */

@@ -60,7 +60,7 @@ struct mpib_admin_flow_request {
 	uint32_t src_be;
 	uint32_t dst_be;
 	union {
-		uint32_t share; /* SET */
+		uint32_t share; /* SET: a rule's (common/share.h) */
 		uint32_t pid;	/* FLOWS_OF, as the agent sees it */
 	};
 	uint32_t seconds; /* SET: until it ends, 0 for no end */
@@ -76,6 +76,26 @@ struct mpib_admin_rails {
 	uint64_t losses[2]; /* counts since the agent saw the connections first */
 	uint64_t returns[2];
 	uint64_t parts_again[2]; /* parts of messages sent again */
+};
+
+/* What is measured of a flow whose share finds itself. */
+struct mpib_admin_tuning {
+	uint32_t given; /* what the rule says (common/share.h); the rest is 0 where that isn't auto
+			 */
+	uint32_t state; /* enum mpib_balance_state */
+	uint64_t
+		rate[2]; /* bytes a second that each rail gives while it is busy, 0: not measured */
+	uint64_t changes; /* of its share */
+};
+
+/* Changes of a share that an EXPLAIN tells, the latest first. */
+#define MPIB_ADMIN_MOVES 4u
+
+struct mpib_admin_move {
+	uint64_t age_usec; /* all 0: there is none */
+	uint32_t before;
+	uint16_t after;
+	uint16_t reason; /* enum mpib_balance_reason */
 };
 
 enum mpib_admin_rule_state {
@@ -100,6 +120,15 @@ struct mpib_admin_rule {
 	char src_island[MPIB_ISLAND_NAME_MAX];
 	char dst_island[MPIB_ISLAND_NAME_MAX];
 	struct mpib_admin_rails rails;
+	/* since `auto`: what the rule gives, in place of `share`, and what is known of the flow */
+	uint32_t given;
+	uint32_t least; /* of a share that finds itself */
+	uint32_t most;
+	uint32_t reserved;
+	struct mpib_admin_tuning tuning;
+	uint64_t windows;
+	uint64_t unused_windows;
+	struct mpib_admin_move moves[MPIB_ADMIN_MOVES];
 };
 
 /* One entry of the journal. The first of a MONITOR is named "monitor" and says that it began; one
@@ -178,6 +207,7 @@ struct mpib_admin_flow {
 	uint64_t received_rate[2];
 	uint64_t moved_usec; /* when the latest byte was seen, since the epoch; 0: none yet */
 	struct mpib_admin_rails rails;
+	struct mpib_admin_tuning tuning;
 };
 
 struct mpib_admin_change {
@@ -192,12 +222,13 @@ _Static_assert(sizeof(struct mpib_admin_records) == 16, "records header");
 _Static_assert(sizeof(struct mpib_admin_end) == 16, "end header");
 _Static_assert(sizeof(struct mpib_admin_flow_request) == 24, "request about a flow");
 _Static_assert(sizeof(struct mpib_admin_rails) == 72, "rails in a record");
-_Static_assert(sizeof(struct mpib_admin_rule) == 32 + 64 + 72, "rule record");
+_Static_assert(sizeof(struct mpib_admin_rule) == 32 + 64 + 72 + 16 + 32 + 16 + 64,
+	       "rule record");
 _Static_assert(sizeof(struct mpib_admin_event) == 512, "event record");
 _Static_assert(sizeof(struct mpib_admin_text) == 1024, "text record");
 _Static_assert(sizeof(struct mpib_admin_status) == 48 + 96 + 16 + 512 + 16 + 256 + 16 + 72,
 	       "status record");
-_Static_assert(sizeof(struct mpib_admin_flow) == 40 + 64 + 72 + 72, "flow record");
+_Static_assert(sizeof(struct mpib_admin_flow) == 40 + 64 + 72 + 72 + 32, "flow record");
 _Static_assert(sizeof(struct mpib_admin_change) == 20, "change record");
 
 #endif

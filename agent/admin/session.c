@@ -13,6 +13,7 @@
 #include "agent/admin/session_impl.h"
 #include "agent/base/clock.h"
 #include "common/macros.h"
+#include "common/share.h"
 
 static struct mpib_msg_header admin_header(uint8_t type, size_t len)
 {
@@ -194,7 +195,7 @@ static void answer_change(struct mpib_session *session, uint8_t type,
 
 	if (!may_change(session))
 		return;
-	if (!request->src_be || !request->dst_be || request->share > MPIB_SHARE_MAX ||
+	if (!request->src_be || !request->dst_be || !mpib_share_rule_is_valid(request->share) ||
 	    request->seconds > MPIB_OVERRIDE_SECONDS_MAX) {
 		mpib_session_put_end(session, MPIB_ADMIN_FAILED, "no such flow, share or time");
 		return;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent/admin/session_impl.h"
+#include "agent/base/clock.h"
 #include "common/macros.h"
 
 struct mpib_admin_rails mpib_session_rails(const struct mpib_rail_state *state,
@@ -18,6 +19,19 @@ struct mpib_admin_rails mpib_session_rails(const struct mpib_rail_state *state,
 		rails.parts_again[rail] = counts->parts_again[rail];
 	}
 	return rails;
+}
+
+static struct mpib_admin_tuning make_tuning(uint32_t given, const struct mpib_tuned *tuned)
+{
+	struct mpib_admin_tuning record = { .given = given };
+
+	if (!tuned)
+		return record;
+	record.state = tuned->state;
+	record.changes = tuned->balance.changes;
+	for (unsigned int rail = 0; rail < 2; rail++)
+		record.rate[rail] = mpib_balance_rate(&tuned->balance, rail);
+	return record;
 }
 
 static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *record,
@@ -47,6 +61,7 @@ static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *re
 	}
 	record->moved_usec = slot->moved_usec;
 	record->rails = mpib_session_rails(&slot->rail_state, &slot->rails);
+	record->tuning = make_tuning(verdict->given, mpib_shares_tuned(flows->shares, index));
 	memcpy(record->src_island, verdict->src_island, sizeof(record->src_island));
 	memcpy(record->dst_island, verdict->dst_island, sizeof(record->dst_island));
 }
@@ -100,6 +115,32 @@ void mpib_session_dump_flows(struct mpib_session *session)
 		mpib_session_put_end(session, MPIB_ADMIN_OK, "");
 }
 
+/* The same in each record of a flow. */
+static void fill_tuning(struct mpib_admin_rule *record, const struct mpib_tuned *tuned,
+			const struct mpib_verdict *verdict)
+{
+	uint64_t now = mpib_clock_usec(CLOCK_MONOTONIC);
+
+	record->tuning = make_tuning(verdict->given, tuned);
+	if (!tuned)
+		return;
+	record->least = tuned->limits.least;
+	record->most = tuned->limits.most;
+	record->windows = tuned->balance.windows;
+	record->unused_windows = tuned->balance.unused;
+	for (unsigned int n = 0; n < MPIB_ADMIN_MOVES; n++) {
+		const struct mpib_balance_move *move = &tuned->balance.moves[n];
+
+		if (move->usec)
+			record->moves[n] = (struct mpib_admin_move){
+				.age_usec = now - move->usec + 1,
+				.before = move->before,
+				.after = move->after,
+				.reason = move->reason,
+			};
+	}
+}
+
 static void fill_rule(struct mpib_admin_rule *record, unsigned int rule,
 		      const struct mpib_candidate *candidate, const struct mpib_verdict *verdict,
 		      const struct mpib_slot *slot, uint32_t index, uint32_t table_share)
@@ -109,7 +150,9 @@ static void fill_rule(struct mpib_admin_rule *record, unsigned int rule,
 		.state = rule == verdict->rule ? MPIB_ADMIN_RULE_IN_FORCE
 			 : candidate->applies  ? MPIB_ADMIN_RULE_APPLIES
 					       : MPIB_ADMIN_RULE_NO,
-		.share = candidate->share,
+		/* For a mpibctl of before, too. */
+		.share = mpib_share_is_auto(candidate->share) ? verdict->share : candidate->share,
+		.given = candidate->share,
 		.line = candidate->line,
 		.slot = index,
 		.table_share = table_share,
@@ -142,6 +185,8 @@ void mpib_session_explain(struct mpib_session *session,
 		fill_rule(&records[n], rule, &candidates[rule], &verdict, slot, index, table_share);
 		records[n].seconds = mpib_shares_seconds_left(flows->shares, &verdict,
 							      request->src_be, request->dst_be);
+		fill_tuning(&records[n], slot ? mpib_shares_tuned(flows->shares, index) : NULL,
+			    &verdict);
 	}
 
 	mpib_session_put_records(session, records, sizeof(records[0]), MPIB_RULE_MAX);

@@ -21,7 +21,8 @@ MPIB_DEFINE_CLEANUP(struct mpib_output *, mpib_output_free);
 
 static const struct {
 	const char *name;
-	const char *argument; /* what it takes, each word one; "" for none */
+	const char *argument; /* what it takes, each word one, in [] what may be missing; "" for
+			       * none */
 	enum mpib_ctl_exit (*run)(struct mpib_ctl *ctl);
 	const char *help;
 } commands[] = {
@@ -31,11 +32,12 @@ static const struct {
 	{ "hints", "", mpib_ctl_hints, "the hint table as plugins read it (no agent needed)" },
 	{ "explain", "FLOW", mpib_ctl_explain,
 	  "what each rule gives a flow, and which is in force" },
-	{ "policy", "", mpib_ctl_policy, "the policy in force, defaults included" },
+	{ "policy", "", mpib_ctl_policy, "the policy in force, defaults included; see --freeze" },
 	{ "monitor", "", mpib_ctl_monitor, "events as they happen, see --count" },
 	{ "metrics", "", mpib_ctl_metrics, "OpenMetrics text, see --output" },
 	{ "doctor", "", mpib_ctl_doctor, "what to mend before a job runs; for prologs, too" },
-	{ "set", "FLOW SHARE", mpib_ctl_set, "give a flow a share above the policy, see --for" },
+	{ "set", "FLOW SHARE [BOUNDS]", mpib_ctl_set,
+	  "give a flow a share above the policy, see --for" },
 	{ "unset", "FLOW", mpib_ctl_unset, "end that: the policy holds again" },
 	{ "check", "FILE", mpib_ctl_check, "check a policy file (no agent needed)" },
 	{ "reload", "", mpib_ctl_reload, "reload the policy, wait, say what changed" },
@@ -72,6 +74,8 @@ static const struct {
 	  "flows, top: of a process; doctor: look at a running job", 'p', NUMBER(pid, INT_MAX) },
 	{ "for", "TIME", "set", "set: for 90s, 10m, 2h or 7d; otherwise to unset or boot", 'f',
 	  TEXT(time) },
+	{ "freeze", "", "policy", "policy: what shares found themselves, as lines for the file",
+	  'F', FLAG(freeze) },
 	{ "all", "", "hints", "hints: free slots too", 'a', FLAG(all) },
 	{ "root", "DIR", "doctor", "doctor: look at sysfs and devices below DIR", 'r', TEXT(root) },
 	{ "env", "", "doctor", "doctor: every setting, and where it is from", 'e', FLAG(job_env) },
@@ -88,7 +92,7 @@ static void print_help(void)
 	(void)printf("Usage: mpibctl [OPTION]... COMMAND [ARGUMENT]\n"
 		     "Looks at MPIB's agent on this host and asks it to reload.\n\nCommands:\n");
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(commands); n++)
-		(void)printf("  %-8s %-10s  %s\n", commands[n].name, commands[n].argument,
+		(void)printf("  %-8s %-19s  %s\n", commands[n].name, commands[n].argument,
 			     commands[n].help);
 	(void)printf("\nOptions:\n");
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(options); n++)
@@ -146,12 +150,13 @@ static int run(struct mpib_ctl *ctl, enum mpib_ctl_exit (*command)(struct mpib_c
 	return code;
 }
 
-static int count_words(const char *text)
+/* Those in [] only where @all. */
+static int count_words(const char *text, bool all)
 {
-	int words = *text != '\0';
+	int words = *text != '\0' && (all || *text != '[');
 
 	for (; *text; text++)
-		words += *text == ' ';
+		words += *text == ' ' && (all || text[1] != '[');
 	return words;
 }
 
@@ -188,18 +193,19 @@ static int dispatch(struct mpib_ctl *ctl, const bool given[], int argc, char *ar
 	}
 
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(commands); n++) {
-		int wanted = 1 + count_words(commands[n].argument);
+		int least = 1 + count_words(commands[n].argument, false);
+		int most = 1 + count_words(commands[n].argument, true);
 
 		if (strcmp(argv[0], commands[n].name) != 0)
 			continue;
-		if (argc != wanted) {
+		if (argc < least || argc > most) {
 			(void)fprintf(stderr, "mpibctl: use: mpibctl %s %s\n", commands[n].name,
 				      commands[n].argument);
 			return MPIB_CTL_USAGE;
 		}
 		if (!options_fit(given, commands[n].name))
 			return MPIB_CTL_USAGE;
-		for (int arg = 1; arg < wanted; arg++)
+		for (int arg = 1; arg < argc; arg++)
 			ctl->arguments[arg - 1] = argv[arg];
 		return run(ctl, commands[n].run);
 	}

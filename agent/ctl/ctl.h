@@ -24,7 +24,7 @@ enum mpib_ctl_exit {
 /* What a command gets; it fills the output or the cause. */
 struct mpib_ctl {
 	const char *dir;
-	const char *arguments[2]; /* NULL where the command takes fewer */
+	const char *arguments[3]; /* NULL where there are fewer */
 	const char *root;	  /* of --root, or NULL */
 	unsigned long pid;	  /* of --pid, or 0 */
 	const char *sort;	  /* of --sort, --peer and --island, or NULL */
@@ -33,6 +33,7 @@ struct mpib_ctl {
 	bool job_env;	  /* --env */
 	const char *time; /* of --for, or NULL */
 	bool all;
+	bool freeze; /* --freeze */
 	bool json;
 	FILE *memory; /* where a command collects a text */
 	struct mpib_output *output;

@@ -61,6 +61,56 @@ static void add_line(struct mpib_output *out, const struct mpib_admin_rule *rule
 	mpib_output_note(out, "LINE", text);
 }
 
+/* "25.0 MB/s" */
+static const char *format_rate(uint64_t rate, char *buf, size_t size)
+{
+	(void)snprintf(buf, size, rate ? "%.1f MB/s" : "not measured", (double)rate / 1e6);
+	return buf;
+}
+
+/* What the flow's share went by, where it finds itself. */
+static void add_tuning(struct mpib_output *out, const struct mpib_admin_rule *rule)
+{
+	static const char *const titles[MPIB_ADMIN_MOVES] = { "latest change", "the one before",
+							      "before that", "before that" };
+	const struct mpib_admin_tuning *tuning = &rule->tuning;
+	char text[96];
+
+	if (!mpib_share_is_auto(tuning->given) || rule->slot == MPIB_ADMIN_NO_SLOT)
+		return;
+	mpib_output_text(out, "auto_state", "auto",
+			 mpib_balance_state_text((enum mpib_balance_state)tuning->state));
+	mpib_output_shown(out, "sout_busy_rate", "SOUT gives", tuning->rate[0],
+			  format_rate(tuning->rate[0], text, sizeof(text)));
+	mpib_output_shown(out, "sup_busy_rate", "SUP gives", tuning->rate[1],
+			  format_rate(tuning->rate[1], text, sizeof(text)));
+	(void)snprintf(text, sizeof(text), "%u to %u", rule->least, rule->most);
+	mpib_output_number(out, "least", NULL, rule->least);
+	mpib_output_number(out, "most", NULL, rule->most);
+	mpib_output_note(out, "bounds", text);
+	(void)snprintf(text, sizeof(text), "%llu used, %llu said too little",
+		       (unsigned long long)rule->windows, (unsigned long long)rule->unused_windows);
+	mpib_output_number(out, "windows", NULL, rule->windows);
+	mpib_output_number(out, "windows_unused", NULL, rule->unused_windows);
+	mpib_output_note(out, "windows", text);
+	mpib_output_number(out, "changes", "changes", tuning->changes);
+	for (unsigned int n = 0; n < MPIB_ADMIN_MOVES && rule->moves[n].age_usec; n++) {
+		const struct mpib_admin_move *move = &rule->moves[n];
+
+		(void)snprintf(text, sizeof(text), "%u -> %u, %s, %.1f s ago", move->before,
+			       move->after,
+			       mpib_balance_reason_text((enum mpib_balance_reason)move->reason),
+			       (double)move->age_usec / 1e6);
+		mpib_output_note(out, titles[n], text);
+	}
+	if (rule->moves[0].age_usec) {
+		mpib_output_text(
+			out, "reason", NULL,
+			mpib_balance_reason_text((enum mpib_balance_reason)rule->moves[0].reason));
+		mpib_output_number(out, "changed_usec_ago", NULL, rule->moves[0].age_usec);
+	}
+}
+
 static void add_flow(struct mpib_ctl *ctl, const struct mpib_admin_rule *rule)
 {
 	struct mpib_output *out = ctl->output;
@@ -84,6 +134,7 @@ static void add_flow(struct mpib_ctl *ctl, const struct mpib_admin_rule *rule)
 	} else {
 		mpib_output_note(out, "slot", "none: no process has registered this flow");
 	}
+	add_tuning(out, rule);
 	mpib_output_list(out, "rules", "no rules");
 }
 
@@ -98,7 +149,8 @@ static void on_rule(struct mpib_ctl *ctl, const void *record)
 	struct mpib_output *out = ctl->output;
 	char flow[2 * MPIB_IPV4_TEXT_MAX];
 	char percent[MPIB_SHARE_TEXT_MAX];
-	char share[16] = "-";
+	char share[MPIB_SHARE_RULE_TEXT_MAX] = "-";
+	bool automatic;
 	char source[96];
 
 	rule.src_island[sizeof(rule.src_island) - 1] = '\0';
@@ -109,8 +161,9 @@ static void on_rule(struct mpib_ctl *ctl, const void *record)
 	for (char *p = flow; *p; p++)
 		*p = *p == '-' ? ' ' : *p;
 	rule_source(&rule, flow, source, sizeof(source));
+	automatic = mpib_share_is_auto(rule.given);
 	if (has_share(&rule))
-		(void)snprintf(share, sizeof(share), "%u", rule.share);
+		(void)mpib_share_rule_format(automatic ? rule.given : rule.share, share);
 
 	if (rule.rule == MPIB_RULE_OVERRIDE)
 		add_flow(ctl, &rule);
@@ -121,10 +174,12 @@ static void on_rule(struct mpib_ctl *ctl, const void *record)
 	mpib_output_number(out, "share", NULL, rule.share);
 	mpib_output_note(out, "SHARE", share);
 	mpib_output_note(out, "SUP",
-			 has_share(&rule) ? mpib_share_format(rule.share, percent) : "-");
+			 has_share(&rule) && !automatic ? mpib_share_format(rule.share, percent)
+							: "-");
 	mpib_output_bool(out, "applies", NULL, rule.state != MPIB_ADMIN_RULE_NO);
 	mpib_output_bool(out, "in_force", NULL, rule.state == MPIB_ADMIN_RULE_IN_FORCE);
 	mpib_output_number(out, "seconds_left", NULL, rule.seconds);
+	mpib_output_bool(out, "auto", NULL, automatic);
 	mpib_output_note(out, "APPLIES", verdicts[rule.state]);
 	mpib_output_note(out, "WHERE", source); /* the longest: last, where it is broken */
 }

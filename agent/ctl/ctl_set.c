@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mpibctl set FLOW SHARE, unset FLOW: a share above the policy, for a while. */
+/* mpibctl set FLOW SHARE [BOUNDS], unset FLOW: a share above the policy, for a while. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -64,13 +64,17 @@ enum mpib_ctl_exit mpib_ctl_set(struct mpib_ctl *ctl)
 	struct mpib_admin_flow_request about;
 	struct mpib_admin_change record;
 	enum mpib_ctl_exit code = mpib_ctl_flow_argument(ctl, &about);
+	char share[100];
 
 	if (code != MPIB_CTL_OK)
 		return code;
-	if (mpib_share_parse(ctl->arguments[1], &about.share) < 0) {
+	(void)snprintf(share, sizeof(share), "%s%s%s", ctl->arguments[1],
+		       ctl->arguments[2] ? " " : "", ctl->arguments[2] ? ctl->arguments[2] : "");
+	if (mpib_share_rule_parse(share, &about.share) < 0) {
 		(void)mpib_cause_set(&ctl->cause, -EINVAL,
-				     "\"%s\" is no share; write 0..1024, N%% or SOUT:SUP",
-				     ctl->arguments[1]);
+				     "\"%s\" is no share; write 0..1024, N%%, SOUT:SUP, auto, or "
+				     "auto LEAST..MOST",
+				     share);
 		return MPIB_CTL_USAGE;
 	}
 	if (ctl->time && parse_time(ctl->time, &about.seconds) < 0) {

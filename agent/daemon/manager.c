@@ -25,6 +25,7 @@
 #define BEAT_USEC MPIB_CLOCK_SECOND
 /* The loop may put the beat together with what else is due. */
 #define BEAT_ACCURACY_USEC 50000u
+#define TUNE_ACCURACY_USEC 1000u
 
 MPIB_DEFINE_CLEANUP(struct mpib_manager *, mpib_manager_free);
 
@@ -55,6 +56,31 @@ void mpib_manager_work(void *user)
 	(void)sd_event_source_set_enabled(m->chores, SD_EVENT_ON);
 }
 
+/* Shares that find themselves, while there is something to look at. */
+static int on_tune(sd_event_source *source, uint64_t usec, void *user)
+{
+	struct mpib_manager *m = user;
+	uint64_t now = mpib_manager_monotonic_usec();
+	uint64_t next = usec + MPIB_TUNING_TICK_USEC;
+
+	mpib_shares_tick(m->flows.shares, &m->flows.traffic, now);
+	if (!mpib_shares_is_due(m->flows.shares))
+		return sd_event_source_set_enabled(source, SD_EVENT_OFF);
+	return sd_event_source_set_time(source, next < now ? now + MPIB_TUNING_TICK_USEC : next);
+}
+
+static int start_tuner(struct mpib_manager *m)
+{
+	int enabled;
+
+	if (!mpib_shares_is_due(m->flows.shares) ||
+	    (sd_event_source_get_enabled(m->tuner, &enabled) >= 0 && enabled != SD_EVENT_OFF))
+		return 0;
+	(void)sd_event_source_set_time(m->tuner,
+				       mpib_manager_monotonic_usec() + MPIB_TUNING_TICK_USEC);
+	return sd_event_source_set_enabled(m->tuner, SD_EVENT_ON);
+}
+
 /* One slice a turn: the event loop serves others before the next one. A descriptor that is always
  * readable queues up behind them; a defer source would not: it stays pending after its turn, and so
  * remains the oldest one, which the loop prefers, for as long as it is on. */
@@ -69,6 +95,7 @@ static int on_chores(sd_event_source *source, int fd, uint32_t revents, void *us
 	more = mpib_manager_reload_step(m);
 	more = mpib_flows_step(&m->flows) || more;
 	more = mpib_server_step(m->server) || more;
+	(void)start_tuner(m);
 	/* Each may have made work for the other. */
 	return more || m->chores_due ? 0 : sd_event_source_set_enabled(source, SD_EVENT_OFF);
 }
@@ -87,6 +114,7 @@ static int on_beat(sd_event_source *source, uint64_t usec, void *user)
 	m->beat_usec = now;
 	mpib_files_check(&m->files, &m->flows, m->hints, m->server);
 	mpib_shares_expire(m->flows.shares);
+	mpib_shares_beat(m->flows.shares, now);
 	mpib_flows_save(&m->flows);
 	mpib_server_tick(m->server);
 	mpib_journal_tick(m->journal);
@@ -135,6 +163,11 @@ static int add_sources(struct mpib_manager *m, struct mpib_cause *cause)
 				      on_beat, m);
 	if (r >= 0)
 		r = sd_event_source_set_enabled(m->beat, SD_EVENT_ON);
+	if (r >= 0)
+		r = sd_event_add_time(m->loop, &m->tuner, CLOCK_MONOTONIC, 0, TUNE_ACCURACY_USEC,
+				      on_tune, m);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(m->tuner, SD_EVENT_OFF);
 	/* Before whatever else is due. */
 	if (r >= 0)
 		r = sd_event_source_set_priority(m->beat, SD_EVENT_PRIORITY_IMPORTANT);
@@ -144,6 +177,7 @@ static int add_sources(struct mpib_manager *m, struct mpib_cause *cause)
 		return mpib_cause_set(cause, r, "can't set up the event loop: %s", strerror(-r));
 
 	(void)sd_event_source_set_description(m->beat, "heartbeat");
+	(void)sd_event_source_set_description(m->tuner, "tuner");
 	m->flows.wake = mpib_manager_work;
 	m->flows.wake_user = m;
 	return 0;
@@ -326,6 +360,7 @@ struct mpib_manager *mpib_manager_free(struct mpib_manager *m)
 	for (size_t n = 0; n < MPIB_ARRAY_SIZE(m->signals); n++)
 		(void)sd_event_source_unref(m->signals[n]);
 	(void)sd_event_source_unref(m->beat);
+	(void)sd_event_source_unref(m->tuner);
 	(void)sd_event_source_unref(m->chores);
 	if (m->chores_fd >= 0)
 		(void)close(m->chores_fd);

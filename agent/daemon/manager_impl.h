@@ -20,6 +20,7 @@ struct mpib_manager {
 	sd_event *loop;
 	sd_event_source *signals[3];
 	sd_event_source *beat;
+	sd_event_source *tuner;	 /* on while shares that find themselves are looked at */
 	int chores_fd;		 /* always readable */
 	sd_event_source *chores; /* on while there is something to do in slices */
 	bool chores_due;	 /* something was added since the latest slice began */

@@ -125,6 +125,8 @@ uint8_t mpib_flows_register(struct mpib_flows *flows, struct mpib_peer *peer, ui
 		return refuse(flows, peer, conn_id, addresses, -EIO);
 	}
 	(void)mpib_shares_apply(flows->shares, reg->slot);
+	if (mpib_shares_is_due(flows->shares) && flows->wake)
+		flows->wake(flows->wake_user);
 	mpib_flows_claim(flows, reg);
 	flows->n_registered++;
 	mpib_journal_register(flows->journal, reg, mpib_registry_slot(flows->registry, reg->slot),

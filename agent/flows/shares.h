@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "agent/base/cause.h"
+#include "agent/flows/tuning.h"
 #include "agent/journal/journal.h"
 #include "agent/policy/config.h"
 #include "agent/policy/policy.h"
@@ -54,6 +55,21 @@ uint32_t mpib_shares_apply(struct mpib_shares *shares, uint32_t index);
 void mpib_shares_clear(struct mpib_shares *shares, uint32_t index);
 /* What mpib_shares_apply() found last, all 0 after mpib_shares_clear(). */
 const struct mpib_verdict *mpib_shares_verdict(const struct mpib_shares *shares, uint32_t index);
+
+/* ---- shares that find themselves ---- */
+
+/* True while mpib_shares_tick() has to be called every MPIB_TUNING_TICK_USEC. */
+bool mpib_shares_is_due(const struct mpib_shares *shares);
+/* Looks at the flows whose bytes move, and writes what was found into the table. @now_usec:
+ * monotonic. */
+void mpib_shares_tick(struct mpib_shares *shares, struct mpib_traffic *traffic, uint64_t now_usec);
+/* Once a heartbeat. */
+void mpib_shares_beat(struct mpib_shares *shares, uint64_t now_usec);
+/* What is known of the flow of slot @index, or NULL where its share doesn't find itself. */
+const struct mpib_tuned *mpib_shares_tuned(const struct mpib_shares *shares, uint32_t index);
+/* Flows whose share finds itself, and changes of them since the start. */
+uint32_t mpib_shares_n_auto(const struct mpib_shares *shares);
+uint64_t mpib_shares_n_found(const struct mpib_shares *shares);
 
 /* ---- the policy ---- */
 

@@ -80,6 +80,13 @@ void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg
 			     const char *why);
 void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
 		       const struct mpib_verdict *verdict, uint32_t share_before);
+/* A flow found its share by itself: @changes of them, from @share_before on. */
+void mpib_journal_found(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
+			const struct mpib_verdict *verdict, const struct mpib_balance *balance,
+			uint32_t share_before, uint32_t changes);
+/* It can't, because of @why, and stays at @share. */
+void mpib_journal_not_found(struct mpib_journal *journal, uint32_t index,
+			    const struct mpib_slot *slot, uint32_t share, const char *why);
 /* Connections of one process lost a rail or have it again: an entry a rail and way. @verdict: the
  * share in the table. */
 void mpib_journal_rails(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,

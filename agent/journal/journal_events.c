@@ -139,6 +139,64 @@ void mpib_journal_hint(struct mpib_journal *journal, uint32_t index, const struc
 	(void)mpib_journal_emit(journal, &entry);
 }
 
+static double megabytes(const struct mpib_balance *balance, unsigned int rail)
+{
+	return (double)mpib_balance_rate(balance, rail) / 1e6;
+}
+
+void mpib_journal_found(struct mpib_journal *journal, uint32_t index, const struct mpib_slot *slot,
+			const struct mpib_verdict *verdict, const struct mpib_balance *balance,
+			uint32_t share_before, uint32_t changes)
+{
+	struct mpib_entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX];
+	char before[MPIB_SHARE_TEXT_MAX];
+	char after[MPIB_SHARE_TEXT_MAX];
+	char rates[80] = "by the ports' speeds";
+
+	if (!mpib_journal_admit(journal, MPIB_EVENT_HINT))
+		return;
+
+	if (balance->measured)
+		(void)snprintf(rates, sizeof(rates), "SOUT gives %.1f MB/s, SUP %.1f",
+			       megabytes(balance, 0), megabytes(balance, 1));
+	mpib_entry_start(
+		&entry, MPIB_EVENT_HINT, LOG_NOTICE,
+		"flow %s share %u (%s) -> %u (%s) found by itself: %s; %s; %u change%s; "
+		"slot %u, rule %s",
+		mpib_flow_format(slot->src_be, slot->dst_be, flow), share_before,
+		mpib_share_format(share_before, before), verdict->share,
+		mpib_share_format(verdict->share, after),
+		mpib_balance_reason_text((enum mpib_balance_reason)balance->moves[0].reason), rates,
+		changes, changes == 1 ? "" : "s", index, mpib_rule_name(verdict->rule));
+	add_slot(&entry, index, slot, verdict);
+	mpib_entry_add(&entry, "MPIB_SHARE_BEFORE=%u", share_before);
+	mpib_entry_add(&entry, "MPIB_CHANGES=%u", changes);
+	mpib_entry_add(&entry, "MPIB_RATE_SOUT=%" PRIu64, mpib_balance_rate(balance, 0));
+	mpib_entry_add(&entry, "MPIB_RATE_SUP=%" PRIu64, mpib_balance_rate(balance, 1));
+	(void)mpib_journal_emit(journal, &entry);
+}
+
+void mpib_journal_not_found(struct mpib_journal *journal, uint32_t index,
+			    const struct mpib_slot *slot, uint32_t share, const char *why)
+{
+	struct mpib_entry entry;
+	char flow[MPIB_FLOW_TEXT_MAX];
+	char percent[MPIB_SHARE_TEXT_MAX];
+
+	if (!mpib_journal_admit(journal, MPIB_EVENT_HINT))
+		return;
+
+	mpib_entry_start(&entry, MPIB_EVENT_HINT, LOG_WARNING,
+			 "flow %s can't find its share: %s; it stays at %u (%s)",
+			 mpib_flow_format(slot->src_be, slot->dst_be, flow), why, share,
+			 mpib_share_format(share, percent));
+	mpib_entry_add(&entry, "MPIB_FLOW=%s", flow);
+	mpib_entry_add(&entry, "MPIB_SLOT=%u", index);
+	mpib_entry_add(&entry, "MPIB_SHARE=%u", share);
+	(void)mpib_journal_emit(journal, &entry);
+}
+
 /* ---- rails ---------------------------------------------------------------------------------- */
 
 static const char *const rail_names[2] = { "SOUT", "SUP" };
@@ -227,17 +285,22 @@ void mpib_journal_override(struct mpib_journal *journal, const struct mpib_overr
 	struct mpib_entry entry;
 	char flow[MPIB_FLOW_TEXT_MAX];
 	char percent[MPIB_SHARE_TEXT_MAX];
+	char share[MPIB_SHARE_RULE_TEXT_MAX + MPIB_SHARE_TEXT_MAX];
 	char time[48] = "";
 
 	if (usec)
 		(void)snprintf(time, sizeof(time), " for %" PRIu64 " s",
 			       (usec + MPIB_CLOCK_SECOND - 1) / MPIB_CLOCK_SECOND);
+	if (mpib_share_is_auto(override->share))
+		(void)mpib_share_rule_format(override->share, share);
+	else
+		(void)snprintf(share, sizeof(share), "%u (%s)", override->share,
+			       mpib_share_format(override->share, percent));
 	mpib_entry_start(
-		&entry, MPIB_EVENT_OVERRIDE, LOG_NOTICE, "flow %s override %u (%s) %s%s by uid %u",
-		mpib_flow_format(override->src_be, override->dst_be, flow), override->share,
-		mpib_share_format(override->share, percent), how, time, uid);
+		&entry, MPIB_EVENT_OVERRIDE, LOG_NOTICE, "flow %s override %s %s%s by uid %u",
+		mpib_flow_format(override->src_be, override->dst_be, flow), share, how, time, uid);
 	mpib_entry_add(&entry, "MPIB_FLOW=%s", flow);
-	mpib_entry_add(&entry, "MPIB_SHARE=%u", override->share);
+	mpib_entry_add(&entry, "MPIB_SHARE=%s", mpib_share_rule_format(override->share, share));
 	mpib_entry_add(&entry, "MPIB_OVERRIDE=%s", how);
 	mpib_entry_add(&entry, "MPIB_UID=%u", uid);
 	(void)mpib_journal_emit(journal, &entry);

@@ -426,3 +426,18 @@ const char *mpib_balance_reason_text(enum mpib_balance_reason reason)
 
 	return reason < MPIB_BALANCE_REASON_MAX ? texts[reason] : "unknown";
 }
+
+const char *mpib_balance_state_text(enum mpib_balance_state state)
+{
+	static const char *const texts[MPIB_BALANCE_STATE_MAX] = {
+		[MPIB_BALANCE_NO_TRAFFIC] = "no traffic so far that tells speeds",
+		[MPIB_BALANCE_MEASURED] = "measured",
+		[MPIB_BALANCE_NO_COUNTERS] = "its processes hand no counters over",
+		[MPIB_BALANCE_OLD_PLUGIN] =
+			"its processes' plugin is older and tells no busy times",
+		[MPIB_BALANCE_LIES] = "its processes' counters say what can't be",
+		[MPIB_BALANCE_ONE_RAIL] = "its connections have one rail",
+	};
+
+	return state < MPIB_BALANCE_STATE_MAX ? texts[state] : "unknown";
+}

@@ -76,6 +76,17 @@ enum mpib_balance_reason {
 	MPIB_BALANCE_REASON_MAX,
 };
 
+/* Why a flow is, or is not, measured. Numbers as in the admin protocol. */
+enum mpib_balance_state {
+	MPIB_BALANCE_NO_TRAFFIC = 0,  /* nothing was seen yet that says something */
+	MPIB_BALANCE_MEASURED = 1,    /* also: it was, and is silent now */
+	MPIB_BALANCE_NO_COUNTERS = 2, /* none of its processes handed counters over */
+	MPIB_BALANCE_OLD_PLUGIN = 3,  /* their plugins don't tell busy times */
+	MPIB_BALANCE_LIES = 4,	      /* what they tell can't be */
+	MPIB_BALANCE_ONE_RAIL = 5,    /* its connections have one rail */
+	MPIB_BALANCE_STATE_MAX,
+};
+
 struct mpib_balance_limits {
 	uint32_t least;	      /* of the share, 0..1024 */
 	uint32_t most;	      /* not below @least */
@@ -137,6 +148,9 @@ enum mpib_balance_reason mpib_balance_put(struct mpib_balance *balance,
 					  enum mpib_balance_reason reason, uint64_t now_usec);
 /* Bytes a second that @rail gave while it was busy; 0: not measured. */
 uint64_t mpib_balance_rate(const struct mpib_balance *balance, unsigned int rail);
+/* "no traffic yet", "measured", "its plugin is older and tells no busy times": for people. */
+const char *mpib_balance_state_text(enum mpib_balance_state state);
+
 /* "first window", "step": for people. */
 const char *mpib_balance_reason_text(enum mpib_balance_reason reason);
 

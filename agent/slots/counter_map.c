@@ -19,6 +19,7 @@ struct mpib_counter_map {
 	uint32_t entries;
 	uint32_t entry_size;
 	bool has_rails;
+	bool has_times;
 };
 
 struct mpib_counter_map *mpib_counter_map_free(struct mpib_counter_map *map)
@@ -53,6 +54,7 @@ static int check_header(struct mpib_counter_map *map)
 	map->entries = load32(&header->entries);
 	map->entry_size = load32(&header->entry_size);
 	map->has_rails = load32(&header->features) & MPIB_COUNTERS_HAVE_FAILOVER;
+	map->has_times = load32(&header->features) & MPIB_COUNTERS_HAVE_BUSY;
 	if (map->entry_size < sizeof(struct mpib_counter_entry) || map->entry_size % 8 != 0 ||
 	    map->entries > (map->size - sizeof(*header)) / map->entry_size)
 		return -EBADMSG;
@@ -163,4 +165,66 @@ bool mpib_counter_map_rails(const struct mpib_counter_map *map, uint32_t index,
 	}
 	ret->up = load32(&entry->rails_up);
 	return true;
+}
+
+/* ---- times ---------------------------------------------------------------------------------- */
+
+/* Looks until bytes and time agree. */
+#define LOOKS_MAX 4u
+
+static unsigned int lost_rails(const struct mpib_counter_map *map,
+			       const struct mpib_counter_entry *entry)
+{
+	unsigned int up = map->has_rails ? load32(&entry->rails_up) : 3;
+
+	return ~up & 3u;
+}
+
+/* The writer adds bytes first, then time: two looks that are alike have no half of that. */
+static void read_times(const struct mpib_counter_entry *entry, unsigned int rail,
+		       uint64_t *ret_completed, uint64_t *ret_busy)
+{
+	for (unsigned int n = 0; n < LOOKS_MAX; n++) {
+		*ret_completed = load64(&entry->completed[rail]);
+		*ret_busy = load64(&entry->busy[rail]);
+		if (*ret_completed == load64(&entry->completed[rail]) &&
+		    *ret_busy == load64(&entry->busy[rail]))
+			return;
+	}
+}
+
+static uint64_t to_nsec(uint64_t ticks, uint32_t ticks_per_ms)
+{
+	return ticks_per_ms ? (uint64_t)((double)ticks * 1e6 / ticks_per_ms) : 0;
+}
+
+enum mpib_counter_time mpib_counter_map_times(const struct mpib_counter_map *map, uint32_t index,
+					      uint32_t conn_id, struct mpib_counter_times *ret)
+{
+	const struct mpib_counters_header *header = (const void *)map->base;
+	const struct mpib_counter_entry *entry = live_entry(map, index);
+
+	if (!entry || load32(&entry->kind) != MPIB_COUNTER_SEND ||
+	    load32(&entry->conn_id) != conn_id || !load32(&entry->qps[0]) ||
+	    !load32(&entry->qps[1]))
+		return MPIB_COUNTER_NO_SENDER;
+	if (!map->has_times)
+		return MPIB_COUNTER_NO_FEATURE;
+
+	*ret = (struct mpib_counter_times){
+		.timed = load32(&entry->timed),
+		.lost = lost_rails(map, entry),
+	};
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		uint64_t busy;
+
+		/* Completed ones first: they were posted before. */
+		read_times(entry, rail, &ret->completed[rail], &busy);
+		ret->busy_nsec[rail] = to_nsec(busy, load32(&header->ticks_per_ms));
+		ret->posted[rail] = load64(&entry->rail[rail].bytes);
+		ret->speed[rail] = load32(&entry->speed[rail]);
+	}
+	if (ret->timed != load32(&entry->timed))
+		ret->timed = 0;
+	return MPIB_COUNTER_TIMES;
 }

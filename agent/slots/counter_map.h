@@ -41,4 +41,24 @@ bool mpib_counter_map_at(const struct mpib_counter_map *map, uint32_t index, uin
 bool mpib_counter_map_rails(const struct mpib_counter_map *map, uint32_t index,
 			    struct mpib_counter_rails *ret);
 
+/* What a sender tells of its parts, see common/counters.h; nanoseconds. */
+struct mpib_counter_times {
+	uint32_t timed; /* 0: it doesn't keep the last two */
+	uint64_t posted[2];
+	uint64_t completed[2];
+	uint64_t busy_nsec[2];
+	uint32_t speed[2]; /* of the ports, Mbit/s, 0: not known */
+	unsigned int lost; /* rails that it had and hasn't got at present, a mask */
+};
+
+enum mpib_counter_time {
+	MPIB_COUNTER_TIMES,	 /* here they are */
+	MPIB_COUNTER_NO_SENDER,	 /* the entry is not one, not this connection's, or has one rail */
+	MPIB_COUNTER_NO_FEATURE, /* its plugin doesn't keep these numbers: it is older */
+};
+
+/* The same entry's times. */
+enum mpib_counter_time mpib_counter_map_times(const struct mpib_counter_map *map, uint32_t index,
+					      uint32_t conn_id, struct mpib_counter_times *ret);
+
 #endif

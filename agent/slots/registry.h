@@ -11,12 +11,13 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
+#include "agent/policy/balance.h"
 #include "agent/slots/counter_map.h"
 #include "agent/slots/quota.h"
 #include "agent/slots/rails.h"
 #include "common/mpib_agent_iface.h"
 
-/* Bounds the memory: about 28 MiB when all are used. */
+/* Bounds the memory: about 38 MiB when all are used. */
 #define MPIB_REGISTRY_MAX 131072u
 
 /* No record in the state file. */
@@ -114,6 +115,7 @@ struct mpib_reg {
 	uint32_t sup_dst_be;
 	struct mpib_counter_bytes seen; /* of its counters */
 	struct mpib_reg_rails rails;	/* likewise */
+	struct mpib_balance_seen times; /* likewise (kept by tuning.c) */
 	uint32_t place;			/* its entry in the peer's table, or MPIB_PLACE_NONE */
 	uint32_t record;		/* where the state file holds it, or MPIB_RECORD_NONE... */
 	uint32_t file;			/* ...in the file of this number (kept by flows_state.c) */

@@ -212,6 +212,13 @@ static void find_and_look(struct mpib_traffic *traffic, struct mpib_reg *reg)
 	}
 }
 
+bool mpib_traffic_find(struct mpib_traffic *traffic, struct mpib_reg *reg)
+{
+	if (reg->place == MPIB_PLACE_NONE)
+		find_and_look(traffic, reg);
+	return reg->place != MPIB_PLACE_NONE;
+}
+
 void mpib_traffic_last(struct mpib_traffic *traffic, struct mpib_reg *reg)
 {
 	struct mpib_slot *slot = mpib_registry_slot(traffic->registry, reg->slot);

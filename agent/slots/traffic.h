@@ -47,6 +47,10 @@ void mpib_traffic_begin(struct mpib_traffic *traffic);
 /* A slice of it. True where more is to be done. */
 bool mpib_traffic_step(struct mpib_traffic *traffic);
 
+/* Looks for a registration's counters where its place isn't known, as far as its user may have that
+ * in this round. False where they weren't found. */
+bool mpib_traffic_find(struct mpib_traffic *traffic, struct mpib_reg *reg);
+
 /* The last look at a registration's counters, before it goes; it counts no more in the state of
  * its flow's rails. What there is to tell of the flow is told before its last registration goes. */
 void mpib_traffic_last(struct mpib_traffic *traffic, struct mpib_reg *reg);

@@ -13,6 +13,7 @@
 #include "agent/state/dir.h"
 #include "common/cleanup.h"
 #include "common/hint.h"
+#include "common/share.h"
 
 #define NEW_NAME MPIB_HINTS_NAME ".new"
 
@@ -131,9 +132,10 @@ static void mend(struct mpib_hints *hints)
 		struct mpib_hint_entry *entry = entry_at(hints, index);
 
 		if (mpib_hint_load(&entry->seq) & 1)
-			mpib_hint_write(entry, mpib_hint_load(&entry->sup_bw),
-					mpib_hint_load(&entry->src_ip),
-					mpib_hint_load(&entry->dst_ip));
+			mpib_hint_write_timed(entry, mpib_hint_load(&entry->sup_bw),
+					      mpib_hint_load(&entry->src_ip),
+					      mpib_hint_load(&entry->dst_ip),
+					      mpib_hint_load(&entry->seq) & MPIB_HINT_TIMED);
 	}
 }
 
@@ -295,15 +297,23 @@ uint32_t mpib_hints_share(const struct mpib_hints *hints, uint32_t index)
 	return mpib_hint_load(&entry_at(hints, index)->sup_bw);
 }
 
+bool mpib_hints_is_auto(const struct mpib_hints *hints, uint32_t index)
+{
+	return mpib_hint_load(&entry_at(hints, index)->seq) & MPIB_HINT_TIMED;
+}
+
 void mpib_hints_set(struct mpib_hints *hints, uint32_t index, uint32_t share, uint32_t src_be,
 		    uint32_t dst_be)
 {
 	struct mpib_hint_entry *entry = entry_at(hints, index);
+	uint32_t timed = mpib_share_is_auto(share) ? MPIB_HINT_TIMED : 0;
 
+	share &= ~MPIB_SHARE_AUTO;
 	if (mpib_hint_load(&entry->sup_bw) == share && mpib_hint_load(&entry->src_ip) == src_be &&
-	    mpib_hint_load(&entry->dst_ip) == dst_be)
+	    mpib_hint_load(&entry->dst_ip) == dst_be &&
+	    (mpib_hint_load(&entry->seq) & MPIB_HINT_TIMED) == timed)
 		return;
-	mpib_hint_write(entry, share, src_be, dst_be);
+	mpib_hint_write_timed(entry, share, src_be, dst_be, timed);
 }
 
 void mpib_hints_beat(struct mpib_hints *hints)

@@ -38,9 +38,11 @@ bool mpib_hints_flow(const struct mpib_hints *hints, uint32_t index, uint32_t *r
 
 /* The share that slot @index holds. */
 uint32_t mpib_hints_share(const struct mpib_hints *hints, uint32_t index);
+/* True where it was one that finds itself. */
+bool mpib_hints_is_auto(const struct mpib_hints *hints, uint32_t index);
 
-/* Writes slot @index (below entries); addresses 0 mean free. Nothing is written where it says so
- * already. */
+/* Writes slot @index (below entries); addresses 0 mean free. @share: 0..1024, with MPIB_SHARE_AUTO
+ * where it finds itself. Nothing is written where it says so already. */
 void mpib_hints_set(struct mpib_hints *hints, uint32_t index, uint32_t share, uint32_t src_be,
 		    uint32_t dst_be);
 

@@ -17,7 +17,7 @@
 #include "agent/base/crc32.h"
 #include "agent/state/dir.h"
 #include "common/cleanup.h"
-#include "common/mpib_agent_iface.h"
+#include "common/share.h"
 
 #define NEW_NAME MPIB_OVERRIDES_NAME ".new"
 
@@ -170,7 +170,7 @@ static bool image_is_good(const struct image *image, ssize_t size)
 	for (uint32_t n = 0; n < header->count; n++) {
 		const struct mpib_override *o = &image->list[n];
 
-		if (o->share > MPIB_SHARE_MAX || !o->src_be || !o->dst_be ||
+		if (!mpib_share_rule_is_valid(o->share) || !o->src_be || !o->dst_be ||
 		    (n && compare(o - 1, o) >= 0))
 			return false;
 	}

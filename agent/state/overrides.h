@@ -21,8 +21,9 @@
 struct mpib_override {
 	uint32_t src_be;
 	uint32_t dst_be;
-	uint32_t share;
-	uint32_t uid; /* who set it */
+	uint32_t share; /* a rule's (common/share.h): an older agent believes the file damaged where
+			 * it is auto */
+	uint32_t uid;	/* who set it */
 	uint64_t
 		until_usec; /* CLOCK_BOOTTIME, which a change of the date doesn't move; 0: no end */
 };

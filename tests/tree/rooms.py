@@ -28,7 +28,7 @@ agent/keeper      ->
 agent/flows       -> journal state slots policy base
 agent/journal     -> state slots policy base
 agent/state       -> base
-agent/slots       -> base
+agent/slots       -> policy base
 agent/doctor      -> ctl policy base
 agent/ctl         -> state policy admin base
 agent/policy      -> base

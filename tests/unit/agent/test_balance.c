@@ -460,6 +460,9 @@ static void everything_has_a_text(void **state)
 {
 	for (unsigned int n = 0; n < MPIB_BALANCE_LIE_MAX; n++)
 		assert_string_not_equal(mpib_balance_lie_text((enum mpib_balance_lie)n), "unknown");
+	for (unsigned int n = 0; n < MPIB_BALANCE_STATE_MAX; n++)
+		assert_string_not_equal(mpib_balance_state_text((enum mpib_balance_state)n),
+					"unknown");
 	for (unsigned int n = 0; n < MPIB_BALANCE_REASON_MAX; n++)
 		assert_string_not_equal(mpib_balance_reason_text((enum mpib_balance_reason)n),
 					"unknown");

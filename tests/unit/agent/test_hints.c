@@ -8,6 +8,7 @@
 
 #include "agent/state/hints.h"
 #include "common/hint.h"
+#include "common/share.h"
 #include "tests/unit/agent/tempdir.h"
 
 static char dir[TEMPDIR_MAX];
@@ -308,7 +309,16 @@ static void what_is_the_same_already_is_not_written_again(void **state)
 	mpib_hints_set(hints, 3, 100, 1, 2);
 	assert_int_equal(entries_of(header)[3].seq, seq);
 	mpib_hints_set(hints, 3, 101, 1, 2);
-	assert_int_equal(entries_of(header)[3].seq, seq + 2);
+	assert_int_equal(entries_of(header)[3].seq, seq + 4);
+	assert_false(mpib_hints_is_auto(hints, 3));
+	mpib_hints_set(hints, 3, 101 | MPIB_SHARE_AUTO, 1, 2);
+	assert_int_equal(entries_of(header)[3].seq, seq + 6);
+	assert_int_equal(entries_of(header)[3].sup_bw, 101);
+	assert_true(mpib_hints_is_auto(hints, 3));
+	mpib_hints_set(hints, 3, 101 | MPIB_SHARE_AUTO, 1, 2);
+	assert_int_equal(entries_of(header)[3].seq, seq + 6);
+	mpib_hints_set(hints, 3, 101, 1, 2);
+	assert_false(mpib_hints_is_auto(hints, 3));
 	mpib_hints_beat(hints);
 	assert_int_equal(header->heartbeat, mpib_hints_heartbeat(hints));
 	assert_null(mpib_hints_free(hints));

@@ -262,13 +262,36 @@ static void read_returns_what_was_written(void **state)
 
 	for (uint32_t k = 0; k < MPIB_ARRAY_SIZE(shares); k++) {
 		mpib_hint_write(&entry, shares[k], 0x0101000a + k, 0x0201000a + k);
-		assert_int_equal(entry.seq, 2 * (k + 1));
+		assert_int_equal(entry.seq, 4 * (k + 1));
 		assert_true(mpib_hint_read(&entry, &share));
 		assert_int_equal(share, shares[k]);
 		assert_true(mpib_hint_read_entry(&entry, &copy));
 		assert_memory_equal(&copy, &entry, sizeof(copy));
 		assert_int_equal(copy.src_ip, 0x0101000a + k);
 		assert_int_equal(copy.dst_ip, 0x0201000a + k);
+	}
+}
+
+/* Of a share that finds itself MPIB_HINT_TIMED is set; every write raises the count, and none of a
+ * given share has it set. */
+static void the_count_says_whose_share_finds_itself(void **state)
+{
+	static const uint32_t starts[] = { 0, 1, 2, 3, 0x7fffffff, UINT32_MAX - 1, UINT32_MAX };
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(starts); k++) {
+		struct mpib_hint_entry entry = { .seq = starts[k] };
+		uint32_t share;
+
+		for (unsigned int n = 0; n < 16; n++) {
+			uint32_t timed = n & 1u << n % 4 ? MPIB_HINT_TIMED : 0;
+			uint32_t before = entry.seq;
+
+			mpib_hint_write_timed(&entry, n, 1, 2, timed);
+			assert_int_equal(entry.seq % 4, timed);
+			assert_in_range(entry.seq - before, 1, 4);
+			assert_true(mpib_hint_read(&entry, &share));
+			assert_int_equal(share, n);
+		}
 	}
 }
 
@@ -306,7 +329,7 @@ static void odd_count_is_bounded_and_mended(void **state)
 		assert_int_equal(copy.src_ip, 43);
 
 		mpib_hint_write(&entry, 256, 9, 10);
-		assert_int_equal(entry.seq, odd[k] + 1);
+		assert_int_equal(entry.seq, odd[k] % 4 == 3 ? odd[k] + 1 : odd[k] + 3);
 		assert_true(mpib_hint_read(&entry, &last));
 		assert_int_equal(last, 256);
 		assert_true(mpib_hint_read_entry(&entry, &copy));
@@ -368,6 +391,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(read_returns_what_was_written),
+		cmocka_unit_test(the_count_says_whose_share_finds_itself),
 		cmocka_unit_test(read_takes_more_for_all),
 		cmocka_unit_test(odd_count_is_bounded_and_mended),
 		cmocka_unit_test(heartbeat_and_header_fields),

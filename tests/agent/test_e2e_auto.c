@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The real agent: shares that find themselves, by counters that the test keeps as a plugin would.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "common/hint.h"
+#include "tests/agent/harness/counters.h"
+#include "tests/agent/harness/fresh.h"
+
+#define FLOW  "10.0.1.1-10.0.2.5"
+#define OTHER "10.0.1.1-10.0.2.6"
+
+/* A job with one connection of each flow. */
+static struct {
+	struct mpib_counters_header *header;
+	const struct mpib_hint_header *hints;
+	struct mpib_counter_entry *entry[2];
+	int fd;
+	int socket;
+} job;
+
+static void open_connection(unsigned int n, uint32_t conn_id, const char *dst)
+{
+	job.entry[n] = counters_entry(job.header, 3 + n);
+	*job.entry[n] = (struct mpib_counter_entry){ .kind = MPIB_COUNTER_SEND,
+						     .conn_id = conn_id,
+						     .qps = { 1, 1 },
+						     .rails_up = 3,
+						     .timed = 1,
+						     .state = MPIB_COUNTER_LIVE };
+	assert_int_equal(
+		agent_register(job.socket, conn_id, test_ip("10.0.1.1"), test_ip(dst)).slot, n);
+}
+
+static void start_job(const char *ini, uint32_t features)
+{
+	agent_write_ini(&agent, ini);
+	agent_start(&agent);
+	job.hints = agent_map_hints(&agent);
+	job.header = counters_make(MPIB_COUNTERS_SIZE, F_SEAL_SHRINK | F_SEAL_GROW, &job.fd);
+	job.header->features = features;
+	job.header->ticks_per_ms = 1000000;
+	job.socket = agent_connect(&agent);
+	open_connection(0, 77, "10.0.2.5");
+	open_connection(1, 78, "10.0.2.6");
+	assert_int_equal(counters_hand_over(job.socket, job.fd, 1, MPIB_COUNTERS_SIZE),
+			 MPIB_STATUS_OK);
+}
+
+static void end_job(void)
+{
+	(void)close(job.socket);
+	(void)close(job.fd);
+	(void)munmap(job.header, MPIB_COUNTERS_SIZE);
+}
+
+static uint32_t share_of(unsigned int slot)
+{
+	uint32_t share = UINT32_MAX;
+
+	assert_true(mpib_hint_read(agent_entry(job.hints, slot), &share));
+	return share;
+}
+
+static bool is_timed(unsigned int slot)
+{
+	return mpib_hint_load(&agent_entry(job.hints, slot)->seq) & MPIB_HINT_TIMED;
+}
+
+static uint64_t now_nsec(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* What connection @n carries in @nsec where the rails give so many bytes a microsecond: the slower
+ * one for its part is busy all the time. */
+static void carry(unsigned int n, uint64_t nsec, double sout, double sup)
+{
+	struct mpib_counter_entry *entry = job.entry[n];
+	double share = share_of(n) / 1024.0;
+	double slower = sout / (1 - share) < sup / share ? sout / (1 - share) : sup / share;
+	double bytes = slower * (double)nsec / 1000;
+	const double parts[2] = { bytes * (1 - share), bytes * share };
+	const double rates[2] = { sout, sup };
+
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		uint64_t part = (uint64_t)parts[rail];
+
+		entry->rail[rail].bytes += part;
+		mpib_hint_store((uint32_t *)&entry->share, share_of(n));
+		__atomic_fetch_add(&entry->completed[rail], part, __ATOMIC_RELEASE);
+		__atomic_fetch_add(&entry->busy[rail],
+				   (uint64_t)((double)part / rates[rail] * 1000), __ATOMIC_RELEASE);
+	}
+}
+
+/* The same for @ms, as it goes by, until the share is from @least to @most: how long it took. */
+static unsigned int carry_until(unsigned int n, unsigned int ms, double sout, double sup,
+				uint32_t least, uint32_t most)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	uint64_t start = now_nsec();
+	uint64_t before = start;
+
+	for (;;) {
+		uint64_t now = now_nsec();
+
+		carry(n, now - before, sout, sup);
+		before = now;
+		if ((share_of(n) >= least && share_of(n) <= most) ||
+		    now - start >= (uint64_t)ms * 1000000)
+			return (unsigned int)((now - start) / 1000000);
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
+static void a_share_finds_itself_and_follows(void **state)
+{
+	(void)state;
+	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
+	assert_int_equal(share_of(0), 512);
+	assert_true(is_timed(0));
+
+	assert_true(carry_until(0, 3000, 25, 100, 810, 830) < 3000);
+	agent_await_log(&agent, "flow " FLOW " share 512 (50.0%) -> 8");
+	assert_int_equal(agent_log_count(&agent, "found by itself: first window; SOUT gives 2"), 1);
+	assert_int_equal(share_of(1), 512);
+
+	/* a step */
+	assert_true(carry_until(0, 3000, 50, 75, 605, 625) < 3000);
+	harness_expect(agent_ctl_words(&agent, 0, "explain", FLOW, NULL), "step, ");
+	harness_expect(agent_ctl_words(&agent, 0, "explain", FLOW, NULL), "SOUT gives: ");
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "explain", FLOW, NULL),
+		       "\"auto_state\": \"measured\"");
+	harness_expect(agent_ctl_words(&agent, 0, "explain", OTHER, NULL), "not measured");
+	harness_expect(agent_ctl_words(&agent, 0, "policy", "--freeze", NULL),
+		       "[flow 10.0.1.1 10.0.2.5]\nshare = 6");
+	harness_expect(agent_ctl_words(&agent, 0, "policy", "--freeze", NULL),
+		       "; 10.0.1.1 to 10.0.2.6 is auto and not measured: no traffic");
+	/* the second change is told with the next entry, some seconds later */
+	assert_int_equal(agent_log_count(&agent, "found by itself"), 1);
+	end_job();
+}
+
+static void bounds_hold_and_a_given_share_ends_it(void **state)
+{
+	(void)state;
+	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
+	assert_true(carry_until(0, 3000, 25, 100, 810, 830) < 3000);
+
+	/* A person's bounds: at once, and from then on. */
+	harness_expect(agent_ctl_words(&agent, 0, "set", FLOW, "auto", "10%..60%", NULL),
+		       "after: 614 (60.0%)");
+	assert_int_equal(share_of(0), 614);
+	assert_int_equal(carry_until(0, 100, 25, 100, 615, 1024), 100);
+	assert_int_equal(share_of(0), 614);
+	harness_expect(agent_ctl_words(&agent, 0, "policy", NULL),
+		       "; set by uid 0: " FLOW " share = auto 102..614\n");
+	harness_expect(agent_ctl_words(&agent, 0, "explain", FLOW, NULL), "auto 102..614");
+	assert_int_equal(agent_log_count(&agent, "override auto 102..614 set by uid 0"), 1);
+
+	/* A reload with the same rule keeps what was found, another share ends it. */
+	harness_expect(agent_ctl_words(&agent, 0, "unset", FLOW, NULL), "after: 614");
+	agent_write_ini(&agent, "[policy]\ninter = auto 0..100%\nauto_settle_ms = 50\n");
+	harness_expect(agent_ctl_words(&agent, 0, "reload", NULL), "no flow got another share");
+	assert_int_equal(share_of(0), 614);
+	agent_write_ini(&agent, "[policy]\ninter = 1:1\n");
+	free(agent_ctl_words(&agent, 0, "reload", NULL));
+	assert_int_equal(share_of(0), 512);
+	assert_false(is_timed(0));
+	assert_int_equal(carry_until(0, 100, 25, 100, 0, 511), 100);
+	assert_int_equal(share_of(0), 512);
+	free(agent_ctl_words(&agent, 2, "set", FLOW, "auto", "90%..10%", NULL));
+	free(agent_ctl_words(&agent, 2, "set", FLOW, "automatic", NULL));
+	end_job();
+}
+
+static void a_restart_keeps_what_was_found(void **state)
+{
+	uint32_t share;
+
+	(void)state;
+	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
+	assert_true(carry_until(0, 3000, 25, 100, 810, 830) < 3000);
+	assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
+	share = share_of(0);
+	assert_in_range(share, 800, 840);
+	(void)close(job.socket);
+
+	agent_start(&agent);
+	assert_int_equal(share_of(0), share);
+	job.socket = agent_connect(&agent);
+	assert_int_equal(
+		agent_register(job.socket, 77, test_ip("10.0.1.1"), test_ip("10.0.2.5")).slot, 0);
+	assert_int_equal(share_of(0), share);
+	assert_int_equal(counters_hand_over(job.socket, job.fd, 1, MPIB_COUNTERS_SIZE),
+			 MPIB_STATUS_OK);
+	assert_true(carry_until(0, 3000, 50, 75, 605, 625) < 3000);
+	end_job();
+}
+
+static void an_older_plugin_is_told_once_and_changes_nothing(void **state)
+{
+	(void)state;
+	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_FAILOVER);
+	(void)carry_until(0, 300, 25, 100, 0, 0);
+	agent_await_log(&agent,
+			"flow " FLOW " can't find its share: its processes' plugin is older");
+	assert_int_equal(share_of(0), 512);
+	harness_expect(agent_ctl_words(&agent, 0, "explain", FLOW, NULL), "plugin is older");
+	harness_expect(agent_ctl_words(&agent, 0, "policy", "--freeze", NULL), "plugin is older");
+	assert_int_equal(agent_log_count(&agent, "can't find its share"), 2); /* of each flow */
+	end_job();
+}
+
+static void the_ports_speeds_are_where_it_starts(void **state)
+{
+	(void)state;
+	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
+	job.entry[0]->speed[0] = 100000;
+	job.entry[0]->speed[1] = 400000;
+	/* Nothing is carried yet. */
+	for (uint64_t end = harness_now_ms() + 3000; share_of(0) != 819;)
+		assert_true(harness_now_ms() < end);
+	assert_int_equal(share_of(1), 512);
+	end_job();
+}
+
+/* What a flow's counters say moves that flow alone, and not for long where it can't be. */
+static void counters_that_lie_move_nothing_and_are_told_once(void **state)
+{
+	(void)state;
+	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
+	assert_true(carry_until(0, 3000, 25, 100, 810, 830) < 3000);
+	job.entry[0]->busy[1] += 3600000000000u; /* an hour */
+	agent_await_log(&agent, "busy for longer than time went by; not believed");
+	(void)carry_until(0, 200, 100, 25, 0, 0);
+	assert_in_range(share_of(0), 800, 840);
+	job.entry[0]->busy[1] = 0;
+	job.entry[0]->completed[0] = UINT64_MAX;
+	(void)carry_until(0, 200, 100, 25, 0, 0);
+	assert_in_range(share_of(0), 800, 840);
+	assert_int_equal(agent_log_count(&agent, "not believed"), 1);
+	harness_expect(agent_ctl_words(&agent, 0, "explain", FLOW, NULL), "say what can't be");
+	assert_int_equal(share_of(1), 512);
+	/* The other flow is measured all the same. */
+	assert_true(carry_until(1, 3000, 100, 25, 195, 215) < 3000);
+	assert_in_range(share_of(0), 800, 840);
+	end_job();
+}
+
+static void a_lost_rail_is_not_measured(void **state)
+{
+	uint32_t share;
+
+	(void)state;
+	start_job("[policy]\ninter = auto\n",
+		  MPIB_COUNTERS_HAVE_BUSY | MPIB_COUNTERS_HAVE_FAILOVER);
+	assert_true(carry_until(0, 3000, 25, 100, 810, 830) < 3000);
+	job.entry[0]->losses[1] = 1;
+	job.entry[0]->rails_up = 1;
+	(void)carry_until(0, 30, 25, 100, 0, 0);
+	share = share_of(0);
+	(void)carry_until(0, 200, 100, 25, 0, 0);
+	assert_int_equal(share_of(0), share);
+	job.entry[0]->returns[1] = 1;
+	job.entry[0]->rails_up = 3;
+	assert_true(carry_until(0, 3000, 100, 25, 195, 215) < 3000);
+	harness_expect(agent_ctl_words(&agent, 0, "explain", FLOW, NULL), "rail is back, ");
+	end_job();
+}
+
+static unsigned long switches(pid_t pid)
+{
+	unsigned long count = 0;
+	char path[64], line[128];
+	FILE *file;
+
+	(void)snprintf(path, sizeof(path), "/proc/%ld/status", (long)pid);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		(void)sscanf(line, "voluntary_ctxt_switches: %lu", &count);
+	(void)fclose(file);
+	return count;
+}
+
+static void nobody_wakes_for_flows_that_are_silent(void **state)
+{
+	const struct timespec second = { .tv_sec = 1 };
+	unsigned long count = 100;
+
+	(void)state;
+	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
+	for (unsigned int n = 0; n < 10 && count > 10; n++) {
+		unsigned long before = switches(agent.pid);
+
+		(void)nanosleep(&second, NULL);
+		count = switches(agent.pid) - before;
+	}
+	assert_in_range(count, 0, 10);
+	/* It wakes again with the next heartbeat after bytes. */
+	assert_true(carry_until(0, 5000, 25, 100, 810, 830) < 5000);
+	end_job();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		AGENT_TEST(a_share_finds_itself_and_follows),
+		AGENT_TEST(bounds_hold_and_a_given_share_ends_it),
+		AGENT_TEST(a_restart_keeps_what_was_found),
+		AGENT_TEST(an_older_plugin_is_told_once_and_changes_nothing),
+		AGENT_TEST(the_ports_speeds_are_where_it_starts),
+		AGENT_TEST(counters_that_lie_move_nothing_and_are_told_once),
+		AGENT_TEST(a_lost_rail_is_not_measured),
+		AGENT_TEST(nobody_wakes_for_flows_that_are_silent),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
