@@ -222,8 +222,7 @@ _Static_assert(sizeof(struct mpib_admin_records) == 16, "records header");
 _Static_assert(sizeof(struct mpib_admin_end) == 16, "end header");
 _Static_assert(sizeof(struct mpib_admin_flow_request) == 24, "request about a flow");
 _Static_assert(sizeof(struct mpib_admin_rails) == 72, "rails in a record");
-_Static_assert(sizeof(struct mpib_admin_rule) == 32 + 64 + 72 + 16 + 32 + 16 + 64,
-	       "rule record");
+_Static_assert(sizeof(struct mpib_admin_rule) == 32 + 64 + 72 + 16 + 32 + 16 + 64, "rule record");
 _Static_assert(sizeof(struct mpib_admin_event) == 512, "event record");
 _Static_assert(sizeof(struct mpib_admin_text) == 1024, "text record");
 _Static_assert(sizeof(struct mpib_admin_status) == 48 + 96 + 16 + 512 + 16 + 256 + 16 + 72,
