@@ -145,7 +145,7 @@ char *mpib_share_rule_format(uint32_t rule, char *buf)
 	else if (rule == mpib_share_auto(0, MPIB_SHARE_MAX))
 		(void)snprintf(buf, MPIB_SHARE_RULE_TEXT_MAX, "auto");
 	else
-		(void)snprintf(buf, MPIB_SHARE_RULE_TEXT_MAX, "auto %u..%u",
-			       mpib_share_least(rule), mpib_share_most(rule));
+		(void)snprintf(buf, MPIB_SHARE_RULE_TEXT_MAX, "auto %u..%u", mpib_share_least(rule),
+			       mpib_share_most(rule));
 	return buf;
 }

@@ -100,12 +100,13 @@ static int parse_share(const char *key, const char *value, uint32_t *ret, struct
 				      "SOUT:SUP with at least one part above 0",
 				      key, value);
 	if (r < 0)
-		return mpib_cause_set(cause, -EBADMSG,
-				      "%s = %s is not a share; write 0..1024, N%%, SOUT:SUP or auto%s",
-				      key, value,
-				      strchr(value, '#') ? " (# starts no comment after a value, "
-							   "a blank and ; do)"
-							 : "");
+		return mpib_cause_set(
+			cause, -EBADMSG,
+			"%s = %s is not a share; write 0..1024, N%%, SOUT:SUP or auto%s", key,
+			value,
+			strchr(value, '#') ? " (# starts no comment after a value, "
+					     "a blank and ; do)"
+					   : "");
 	return 0;
 }
 
@@ -313,8 +314,9 @@ static int unknown_key(const struct mpib_config_parser *parser, const char *key,
 	if (parser->section == SECTION_AGENT)
 		return mpib_cause_set(cause, -EBADMSG, "unknown key \"%s\"; [agent] has only slots",
 				      key);
-	return mpib_cause_set(cause, -EBADMSG, "unknown key \"%s\"; [policy] has intra, inter, "
-				      "auto_floor and auto_settle_ms",
+	return mpib_cause_set(cause, -EBADMSG,
+			      "unknown key \"%s\"; [policy] has intra, inter, "
+			      "auto_floor and auto_settle_ms",
 			      key);
 }
 

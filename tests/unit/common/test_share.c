@@ -194,9 +194,9 @@ static void rules_say_a_share_or_auto(void **state)
 		assert_int_equal(mpib_share_rule_parse(text, &again), 0);
 		assert_int_equal(again, rule);
 		if (mpib_share_is_auto(rule))
-			assert_int_equal(mpib_share_auto(mpib_share_least(rule),
-							 mpib_share_most(rule)),
-					 rule);
+			assert_int_equal(
+				mpib_share_auto(mpib_share_least(rule), mpib_share_most(rule)),
+				rule);
 	}
 }
 
@@ -224,12 +224,9 @@ static void rules_say_nothing_else(void **state)
 		{ "1025", -ERANGE },
 		{ "auto 0000000000000000000000000000000000001..2", -EINVAL },
 	};
-	static const uint32_t wrong[] = { 1025,
-					  0x7FFFFFFF,
-					  0x80000401,
-					  0x80000000 | 2 << 11 | 1,
-					  0xC0000400,
-					  0xFFFFFFFF };
+	static const uint32_t wrong[] = { 1025,	      0x7FFFFFFF,
+					  0x80000401, 0x80000000 | 2 << 11 | 1,
+					  0xC0000400, 0xFFFFFFFF };
 
 	for (size_t k = 0; k < MPIB_ARRAY_SIZE(cases); k++) {
 		uint32_t rule = UNTOUCHED;
