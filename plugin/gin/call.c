@@ -83,12 +83,14 @@ static __attribute__((cold)) int too_many(const struct mpib_gin *gin)
 	return -MPIB_EUSAGE;
 }
 
-static inline struct mpib_gin_request *take(struct mpib_gin *gin, struct mpib_gin_peer *peer)
+static inline struct mpib_gin_request *take(struct mpib_gin_context *context,
+					    struct mpib_gin_peer *peer)
 {
-	struct mpib_gin_request *request = gin->free;
+	struct mpib_gin_request *request = context->free;
 
 	if (mpib_likely(request != NULL)) {
-		gin->free = request->next;
+		context->free = request->next;
+		context->out++;
 		request->peer = peer;
 	}
 	return request;
@@ -180,11 +182,12 @@ static inline bool may_go_now(const struct mpib_gin_peer *peer, size_t size, boo
 			    peer->pushed == peer->pushes && peer->reads[MPIB_SOUT]);
 }
 
-static mpib_always_inline int put(struct mpib_gin *gin, struct mpib_gin_at from, size_t size,
-				  struct mpib_gin_at to, uint32_t rank, bool signals,
+static mpib_always_inline int put(struct mpib_gin_context *context, struct mpib_gin_at from,
+				  size_t size, struct mpib_gin_at to, uint32_t rank, bool signals,
 				  struct mpib_gin_at signal, uint64_t value,
 				  struct mpib_gin_request **ret)
 {
+	struct mpib_gin *gin = context->gin;
 	struct mpib_gin_request *request;
 	struct mpib_gin_peer *peer;
 	size_t sup;
@@ -204,7 +207,7 @@ static mpib_always_inline int put(struct mpib_gin *gin, struct mpib_gin_at from,
 	if (mpib_unlikely(r < 0))
 		return r;
 	peer = &gin->peer[rank];
-	request = take(gin, peer);
+	request = take(context, peer);
 	if (mpib_unlikely(!request))
 		return too_many(gin);
 	if (signals) {
@@ -224,22 +227,23 @@ static mpib_always_inline int put(struct mpib_gin *gin, struct mpib_gin_at from,
 	return gin->error;
 }
 
-int mpib_gin_put(struct mpib_gin *gin, struct mpib_gin_at from, size_t size, struct mpib_gin_at to,
-		 uint32_t rank, struct mpib_gin_request **ret)
+int mpib_gin_put(struct mpib_gin_context *context, struct mpib_gin_at from, size_t size,
+		 struct mpib_gin_at to, uint32_t rank, struct mpib_gin_request **ret)
 {
-	return put(gin, from, size, to, rank, false, (struct mpib_gin_at){ 0 }, 0, ret);
+	return put(context, from, size, to, rank, false, (struct mpib_gin_at){ 0 }, 0, ret);
 }
 
-int mpib_gin_put_signal(struct mpib_gin *gin, struct mpib_gin_at from, size_t size,
+int mpib_gin_put_signal(struct mpib_gin_context *context, struct mpib_gin_at from, size_t size,
 			struct mpib_gin_at to, uint32_t rank, struct mpib_gin_at signal,
 			uint64_t value, struct mpib_gin_request **ret)
 {
-	return put(gin, from, size, to, rank, true, signal, value, ret);
+	return put(context, from, size, to, rank, true, signal, value, ret);
 }
 
-int mpib_gin_get(struct mpib_gin *gin, struct mpib_gin_at from, size_t size, struct mpib_gin_at to,
-		 uint32_t rank, struct mpib_gin_request **ret)
+int mpib_gin_get(struct mpib_gin_context *context, struct mpib_gin_at from, size_t size,
+		 struct mpib_gin_at to, uint32_t rank, struct mpib_gin_request **ret)
 {
+	struct mpib_gin *gin = context->gin;
 	struct mpib_gin_request *request;
 	int r = begin(gin, rank);
 
@@ -248,7 +252,7 @@ int mpib_gin_get(struct mpib_gin *gin, struct mpib_gin_at from, size_t size, str
 		r = check(gin, to, from, size, rank);
 	if (r < 0)
 		return r;
-	request = take(gin, &gin->peer[rank]);
+	request = take(context, &gin->peer[rank]);
 	if (!request)
 		return too_many(gin);
 	set_parts(request, to, from, size, by_sup(request->peer, size));
@@ -257,9 +261,10 @@ int mpib_gin_get(struct mpib_gin *gin, struct mpib_gin_at from, size_t size, str
 	return gin->error;
 }
 
-int mpib_gin_flush(struct mpib_gin *gin, struct mpib_gin_window *window, uint32_t rank,
+int mpib_gin_flush(struct mpib_gin_context *context, struct mpib_gin_window *window, uint32_t rank,
 		   struct mpib_gin_request **ret)
 {
+	struct mpib_gin *gin = context->gin;
 	struct mpib_gin_request *request;
 	struct mpib_gin_peer *peer;
 	int r = begin(gin, rank);
@@ -270,7 +275,7 @@ int mpib_gin_flush(struct mpib_gin *gin, struct mpib_gin_window *window, uint32_
 	if (r < 0)
 		return r;
 	peer = &gin->peer[rank];
-	request = take(gin, peer);
+	request = take(context, peer);
 	if (!request)
 		return too_many(gin);
 	request->far = window;

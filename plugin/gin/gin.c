@@ -38,26 +38,56 @@ int mpib_gin_supported(struct mpib_device *dev)
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-int mpib_gin_more_contexts(struct mpib_gin *gin, int contexts)
+int mpib_gin_context_new(struct mpib_gin *gin, int queues, struct mpib_gin_context **ret)
 {
-	size_t n = (size_t)contexts * gin->nranks * MPIB_GIN_DEPTH;
-	size_t size = offsetof(struct mpib_gin_pool, requests[n]);
-	struct mpib_gin_pool *pool;
+	size_t n = (size_t)queues * gin->nranks * MPIB_GIN_DEPTH;
+	size_t size = offsetof(struct mpib_gin_context, requests[n]);
+	struct mpib_gin_context *context;
 
-	if (contexts <= 0)
-		return 0;
+	*ret = NULL;
 	size = (size + 63) & ~(size_t)63;
-	pool = aligned_alloc(64, size);
-	if (!pool)
+	context = aligned_alloc(64, size);
+	if (!context)
 		return -ENOMEM;
-	memset(pool, 0, size);
-	pool->next = gin->pools;
-	gin->pools = pool;
+	memset(context, 0, size);
+	context->gin = gin;
 	while (n-- > 0) {
-		pool->requests[n].next = gin->free;
-		gin->free = &pool->requests[n];
+		context->requests[n].context = context;
+		context->requests[n].next = context->free;
+		context->free = &context->requests[n];
 	}
+	context->next = gin->contexts;
+	context->link = &gin->contexts;
+	if (gin->contexts)
+		gin->contexts->link = &context->next;
+	gin->contexts = context;
+	*ret = context;
 	return 0;
+}
+
+static void context_drop(struct mpib_gin_context *context)
+{
+	*context->link = context->next;
+	if (context->next)
+		context->next->link = context->link;
+	free(context);
+}
+
+void mpib_gin_context_free(struct mpib_gin_context *context)
+{
+	/* What the NICs hold of it may still complete. */
+	if (context && context != context->gin->own && context->out == 0)
+		context_drop(context);
+}
+
+struct mpib_gin_context *mpib_gin_own_context(struct mpib_gin *gin)
+{
+	return gin->own;
+}
+
+struct mpib_gin *mpib_gin_of(const struct mpib_gin_context *context)
+{
+	return context->gin;
 }
 
 /* What the handles tell: which ranks are of the island, and whether all speak alike. */
@@ -171,14 +201,14 @@ static int describe(struct mpib_gin *gin)
 	return 0;
 }
 
-static int build(struct mpib_gin *gin, void *const *handles)
+static int build(struct mpib_gin *gin, void *const *handles, int queues)
 {
 	int r = describe(gin);
 
 	if (r == 0)
 		r = make_peers(gin, handles);
 	if (r == 0)
-		r = mpib_gin_more_contexts(gin, 1);
+		r = mpib_gin_context_new(gin, queues, &gin->own);
 	for (unsigned int rail = 0; r == 0 && rail < MPIB_RAIL_MAX; rail++)
 		r = make_queue(gin, rail);
 	if (r == 0)
@@ -272,8 +302,6 @@ static void free_peers(struct mpib_gin *gin)
 
 void mpib_gin_close(struct mpib_gin *gin)
 {
-	struct mpib_gin_pool *pool;
-
 	if (!gin)
 		return;
 	if (gin->established && !gin->error)
@@ -294,10 +322,8 @@ void mpib_gin_close(struct mpib_gin *gin)
 	(void)mpib_mr_free(gin->scratch_mr);
 	if (gin->scratch)
 		(void)munmap(gin->scratch, SCRATCH_SIZE);
-	while ((pool = gin->pools)) {
-		gin->pools = pool->next;
-		free(pool);
-	}
+	while (gin->contexts)
+		context_drop(gin->contexts);
 	if (gin->news_fd >= 0)
 		(void)close(gin->news_fd);
 	free(gin);
@@ -309,6 +335,11 @@ void mpib_gin_close_all(void)
 		gin->established = false; /* nobody waits for peers now */
 	while (all)
 		mpib_gin_close(all);
+}
+
+bool mpib_gin_any(void)
+{
+	return all != NULL;
 }
 
 void mpib_gin_fork_child(void)
@@ -352,7 +383,7 @@ static struct mpib_gin *gin_new(struct mpib_listener *listener, uint32_t nranks,
 }
 
 int mpib_gin_connect(struct mpib_listener *listener, void *const *handles, int nranks, int rank,
-		     struct mpib_gin **ret)
+		     int queues, struct mpib_gin **ret)
 {
 	struct mpib_gin *gin;
 	int r;
@@ -369,7 +400,7 @@ int mpib_gin_connect(struct mpib_listener *listener, void *const *handles, int n
 	if (!gin)
 		return -ENOMEM;
 	mpib_gin_watch_devices(gin);
-	r = gin->news_fd < 0 ? -EMFILE : build(gin, handles);
+	r = gin->news_fd < 0 ? -EMFILE : build(gin, handles, queues);
 	if (r == 0)
 		r = mpib_gin_mesh(gin, listener);
 	if (r == 0)

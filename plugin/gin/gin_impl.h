@@ -52,6 +52,7 @@ struct mpib_gin_part {
 struct mpib_gin_request {
 	_Alignas(64) struct mpib_gin_peer *peer;
 	struct mpib_gin_request *next; /* of the free ones, or of a peer's list */
+	struct mpib_gin_context *context;
 	uint32_t remaining; /* completions to come, and 1 each for parts and a signal not posted */
 	uint8_t op;	    /* enum mpib_gin_op */
 	bool signals;
@@ -133,12 +134,12 @@ struct mpib_gin_window {
 struct mpib_gin {
 	/* Progress, on every call. */
 	uint32_t outstanding[MPIB_RAIL_MAX]; /* completions to come */
-	int error;			     /* 0, or why nothing works any more */
+	atomic_int error;		     /* 0, or why nothing works any more */
 	atomic_int news;		     /* helper: a peer or a device is gone */
 	uint32_t nranks, rank;
 	struct ibv_cq *cq[MPIB_RAIL_MAX];
-	struct mpib_gin_request *free;
-	struct mpib_gin_peer *peer; /* nranks */
+	struct mpib_gin_peer *peer;   /* nranks */
+	struct mpib_gin_context *own; /* of calls that name the mesh alone */
 	uint64_t max_msg[MPIB_RAIL_MAX];
 	size_t split_min;
 	uint64_t scratch_addr;
@@ -151,17 +152,20 @@ struct mpib_gin {
 	struct mpib_mr *scratch_mr;
 	void *scratch;
 	struct mpib_gin_window *scratch_window; /* of which flushes read into */
-	struct mpib_gin_pool *pools;
-	struct mpib_gin_window *windows; /* service thread */
-	uint64_t registrations;		 /* service thread: so many were begun */
-	int news_fd;			 /* helper wakes whoever waits for memory or an end */
+	struct mpib_gin_context *contexts;	/* service thread */
+	struct mpib_gin_window *windows;	/* service thread */
+	uint64_t registrations;			/* service thread: so many were begun */
+	int news_fd; /* helper wakes whoever waits for memory or an end */
 	struct mpib_watch_tick tick;
 	bool established;
 	struct mpib_gin *next, **link; /* all of the process, under the watch lock */
 };
 
-struct mpib_gin_pool {
-	struct mpib_gin_pool *next;
+struct mpib_gin_context {
+	struct mpib_gin *gin;
+	struct mpib_gin_request *free; /* progress */
+	uint32_t out;		       /* progress: requests under way */
+	struct mpib_gin_context *next, **link;
 	struct mpib_gin_request requests[];
 };
 

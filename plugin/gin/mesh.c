@@ -23,6 +23,7 @@
 
 #include "plugin/base/clock.h"
 #include "plugin/base/log.h"
+#include "plugin/base/watch.h"
 #include "plugin/gin/mesh_impl.h"
 
 #define AT_ONCE	  16 /* connections under way of one rank's own */
@@ -109,9 +110,11 @@ static void tell_all(struct mpib_gin_mesh *mesh, int error)
 	(void)snprintf(subject, sizeof(subject), "set-up of rank %u", mesh->gin->rank);
 	(void)snprintf(text, sizeof(text), "rank %u failed: %.360s", mesh->gin->rank,
 		       mpib_log_explain(subject, error));
+	mpib_watch_lock(); /* those that are up are the helper thread's, too */
 	for (uint32_t k = 0; k < mesh->gin->nranks; k++)
 		if (mesh->gin->peer[k].step > MPIB_GIN_TCP && mesh->gin->peer[k].ctl.fd >= 0)
 			mpib_ctl_send_text(&mesh->gin->peer[k].ctl, MPIB_FRAME_FAIL, text);
+	mpib_watch_unlock();
 }
 
 int mpib_gin_mesh(struct mpib_gin *gin, struct mpib_listener *listener)

@@ -194,7 +194,8 @@ bool mpib_gin_test(struct mpib_gin *gin, struct mpib_gin_request *request)
 		mpib_gin_progress(gin);
 	if (request->remaining)
 		return false;
-	request->next = gin->free;
-	gin->free = request;
+	request->next = request->context->free;
+	request->context->free = request;
+	request->context->out--;
 	return true;
 }

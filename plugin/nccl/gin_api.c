@@ -104,16 +104,16 @@ ncclResult_t mpib_gin_entry_properties_v11(int dev, struct mpib_nccl_properties_
 	return ncclSuccess;
 }
 
-ncclResult_t mpib_gin_entry_connect(void *handles[], int nranks, int rank, void *listen_comm,
-				    void **coll)
+ncclResult_t mpib_gin_entry_connect(void *handles[], int nranks, int rank, int queues,
+				    void *listen_comm, void **coll)
 {
 	struct mpib_gin *gin = NULL;
 	int r;
 
-	if (!handles || !listen_comm || !coll || is_child())
+	if (!handles || !listen_comm || !coll || queues < 1 || is_child())
 		return ncclInvalidArgument;
 	mpib_log_forget();
-	r = mpib_gin_connect(listen_comm, handles, nranks, rank, &gin);
+	r = mpib_gin_connect(listen_comm, handles, nranks, rank, queues, &gin);
 	*coll = gin;
 	return explained("set-up of device-initiated communication", r);
 }
@@ -147,19 +147,35 @@ ncclResult_t mpib_gin_entry_close(void *coll)
 	return ncclSuccess;
 }
 
-ncclResult_t mpib_gin_entry_contexts(void *coll, int contexts, int depth, void **ctx)
+int mpib_gin_entry_queues(int contexts, int depth)
 {
-	const int queues = (depth + (int)MPIB_GIN_DEPTH - 1) / (int)MPIB_GIN_DEPTH;
+	const int each = (depth + (int)MPIB_GIN_DEPTH - 1) / (int)MPIB_GIN_DEPTH;
+
+	if (contexts < 1 || contexts > CONTEXTS_MAX || depth < 0 || depth > DEPTH_MAX) {
+		MPIB_WARN("%d contexts of %d requests: only up to %d of %d can be", contexts, depth,
+			  CONTEXTS_MAX, DEPTH_MAX);
+		return 0;
+	}
+	return contexts * (each ? each : 1);
+}
+
+ncclResult_t mpib_gin_entry_context(void *coll, int queues, void **ctx)
+{
+	struct mpib_gin_context *context;
 	int r;
 
-	if (!coll || !ctx || contexts < 1 || contexts > CONTEXTS_MAX || depth < 0 ||
-	    depth > DEPTH_MAX)
+	if (!coll || !ctx || queues < 1)
 		return ncclInvalidArgument;
 	mpib_log_forget();
-	r = mpib_gin_more_contexts(coll, contexts * (queues ? queues : 1));
-	/* They share the mesh: its order is that of each. */
-	*ctx = r < 0 ? NULL : coll;
+	r = mpib_gin_context_new(coll, queues, &context);
+	*ctx = context;
 	return explained("a context of device-initiated communication", r);
+}
+
+ncclResult_t mpib_gin_entry_context_free(void *ctx)
+{
+	mpib_gin_context_free(ctx);
+	return ncclSuccess;
 }
 
 static ncclResult_t unknown_op(uint32_t op)
@@ -169,7 +185,7 @@ static ncclResult_t unknown_op(uint32_t op)
 	return ncclInvalidArgument;
 }
 
-ncclResult_t mpib_gin_entry_put(void *coll, const struct mpib_gin_put_args *args, void **request)
+ncclResult_t mpib_gin_entry_put(void *ctx, const struct mpib_gin_put_args *args, void **request)
 {
 	const struct mpib_gin_at from = { args->src, args->src_off };
 	const struct mpib_gin_at to = { args->dst, args->dst_off };
@@ -177,26 +193,25 @@ ncclResult_t mpib_gin_entry_put(void *coll, const struct mpib_gin_put_args *args
 	struct mpib_gin_request **ret = (struct mpib_gin_request **)request;
 
 	if (!args->signals)
-		return mpib_result(mpib_gin_put(coll, from, args->size, to, args->rank, ret));
+		return mpib_result(mpib_gin_put(ctx, from, args->size, to, args->rank, ret));
 	if (args->op != NCCL_NET_SIGNAL_OP_INC && args->op != NCCL_NET_SIGNAL_OP_ADD)
 		return unknown_op(args->op);
-	return mpib_result(mpib_gin_put_signal(coll, from, args->size, to, args->rank, signal,
+	return mpib_result(mpib_gin_put_signal(ctx, from, args->size, to, args->rank, signal,
 					       args->op == NCCL_NET_SIGNAL_OP_INC ? 1 : args->value,
 					       ret));
 }
 
-ncclResult_t mpib_gin_entry_get(void *coll, uint64_t remote_off, void *remote, size_t size,
+ncclResult_t mpib_gin_entry_get(void *ctx, uint64_t remote_off, void *remote, size_t size,
 				uint64_t local_off, void *local, uint32_t rank, void **request)
 {
-	return mpib_result(mpib_gin_get(coll, (struct mpib_gin_at){ remote, remote_off }, size,
+	return mpib_result(mpib_gin_get(ctx, (struct mpib_gin_at){ remote, remote_off }, size,
 					(struct mpib_gin_at){ local, local_off }, rank,
 					(struct mpib_gin_request **)request));
 }
 
-ncclResult_t mpib_gin_entry_flush(void *coll, void *mhandle, uint32_t rank, void **request)
+ncclResult_t mpib_gin_entry_flush(void *ctx, void *mhandle, uint32_t rank, void **request)
 {
-	return mpib_result(
-		mpib_gin_flush(coll, mhandle, rank, (struct mpib_gin_request **)request));
+	return mpib_result(mpib_gin_flush(ctx, mhandle, rank, (struct mpib_gin_request **)request));
 }
 
 ncclResult_t mpib_gin_entry_test(void *coll, void *request, int *done)

@@ -11,14 +11,19 @@ ncclResult_t mpib_gin_entry_init(void **ctx, uint64_t comm_id, ncclDebugLogger_t
 ncclResult_t mpib_gin_entry_devices(int *ndev);
 ncclResult_t mpib_gin_entry_properties_v11(int dev, struct mpib_nccl_properties_v11 *props);
 ncclResult_t mpib_gin_entry_properties_v12(int dev, struct mpib_nccl_properties_v12 *props);
-ncclResult_t mpib_gin_entry_connect(void *handles[], int nranks, int rank, void *listen_comm,
-				    void **coll);
+/* @queues: of NCCL's for each rank that the mesh itself has requests for. */
+ncclResult_t mpib_gin_entry_connect(void *handles[], int nranks, int rank, int queues,
+				    void *listen_comm, void **coll);
 ncclResult_t mpib_gin_entry_register(void *coll, const struct mpib_gin_memory *memory, int type,
 				     uint64_t flags, void **mhandle);
 ncclResult_t mpib_gin_entry_deregister(void *coll, void *mhandle);
 ncclResult_t mpib_gin_entry_close(void *coll);
-/* Requests for so many contexts, @depth to each rank; 0: as many as NCCL's queues are long. */
-ncclResult_t mpib_gin_entry_contexts(void *coll, int contexts, int depth, void **ctx);
+/* How many queues of MPIB_GIN_DEPTH @contexts contexts of @depth requests are; 0 where they can't
+ * be.
+ * @depth 0: as long as NCCL's queues are. */
+int mpib_gin_entry_queues(int contexts, int depth);
+ncclResult_t mpib_gin_entry_context(void *coll, int queues, void **ctx);
+ncclResult_t mpib_gin_entry_context_free(void *ctx);
 
 /* A put, with a signal where @signals. */
 struct mpib_gin_put_args {
@@ -32,10 +37,11 @@ struct mpib_gin_put_args {
 	uint32_t op; /* NCCL_NET_SIGNAL_OP_* */
 };
 
-ncclResult_t mpib_gin_entry_put(void *coll, const struct mpib_gin_put_args *args, void **request);
-ncclResult_t mpib_gin_entry_get(void *coll, uint64_t remote_off, void *remote, size_t size,
+/* @ctx of these three: a context. */
+ncclResult_t mpib_gin_entry_put(void *ctx, const struct mpib_gin_put_args *args, void **request);
+ncclResult_t mpib_gin_entry_get(void *ctx, uint64_t remote_off, void *remote, size_t size,
 				uint64_t local_off, void *local, uint32_t rank, void **request);
-ncclResult_t mpib_gin_entry_flush(void *coll, void *mhandle, uint32_t rank, void **request);
+ncclResult_t mpib_gin_entry_flush(void *ctx, void *mhandle, uint32_t rank, void **request);
 ncclResult_t mpib_gin_entry_test(void *coll, void *request, int *done);
 ncclResult_t mpib_gin_entry_progress(void *coll);
 ncclResult_t mpib_gin_entry_last_error(void *coll, bool *has_error);

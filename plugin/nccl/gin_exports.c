@@ -10,7 +10,7 @@ static ncclResult_t connect_v11(void *ctx, void *handles[], int nranks, int rank
 				void **coll)
 {
 	(void)ctx;
-	return mpib_gin_entry_connect(handles, nranks, rank, listen_comm, coll);
+	return mpib_gin_entry_connect(handles, nranks, rank, 1, listen_comm, coll);
 }
 
 static ncclResult_t register_v11(void *coll, void *data, size_t size, int type, uint64_t flags,
@@ -38,36 +38,27 @@ static ncclResult_t register_dmabuf_v11(void *coll, void *data, size_t size, int
 	return mpib_gin_entry_register(coll, &memory, type, flags, mhandle);
 }
 
+/* Fields of the arguments, which have the same names everywhere. */
+#define PUT_ARGS                                                                                   \
+	.src_off = src_off, .src = src, .size = size, .dst_off = dst_off, .dst = dst, .rank = rank
+#define SIGNAL_ARGS                                                                                \
+	.signals = true, .signal_off = signal_off, .signal = signal, .value = value, .op = op
+
 static ncclResult_t put_v11(void *coll, uint64_t src_off, void *src, size_t size, uint64_t dst_off,
 			    void *dst, uint32_t rank, void **request)
 {
-	const struct mpib_gin_put_args args = { .src_off = src_off,
-						.src = src,
-						.size = size,
-						.dst_off = dst_off,
-						.dst = dst,
-						.rank = rank };
+	const struct mpib_gin_put_args args = { PUT_ARGS };
 
-	return mpib_gin_entry_put(coll, &args, request);
+	return mpib_gin_entry_put(mpib_gin_own_context(coll), &args, request);
 }
 
 static ncclResult_t put_signal_v11(void *coll, uint64_t src_off, void *src, size_t size,
 				   uint64_t dst_off, void *dst, uint32_t rank, uint64_t signal_off,
 				   void *signal, uint64_t value, uint32_t op, void **request)
 {
-	const struct mpib_gin_put_args args = { .src_off = src_off,
-						.src = src,
-						.size = size,
-						.dst_off = dst_off,
-						.dst = dst,
-						.rank = rank,
-						.signals = true,
-						.signal_off = signal_off,
-						.signal = signal,
-						.value = value,
-						.op = op };
+	const struct mpib_gin_put_args args = { PUT_ARGS, SIGNAL_ARGS };
 
-	return mpib_gin_entry_put(coll, &args, request);
+	return mpib_gin_entry_put(mpib_gin_own_context(coll), &args, request);
 }
 
 /* ---- v12: several connections and contexts --------------------------------------------------- */
@@ -75,19 +66,12 @@ static ncclResult_t put_signal_v11(void *coll, uint64_t src_off, void *src, size
 static ncclResult_t connect_v12(void *ctx, void *handles[], int nranks, int rank, int connections,
 				int depth, void *listen_comm, void **coll)
 {
-	void *same;
-	ncclResult_t result = connect_v11(ctx, handles, nranks, rank, listen_comm, coll);
+	const int queues =
+		mpib_gin_entry_queues(connections > 0 ? connections : 1, depth > 0 ? depth : 0);
 
-	/* The mesh has requests for one. */
-	if (result == ncclSuccess && (connections > 1 || depth > (int)MPIB_GIN_DEPTH)) {
-		result = mpib_gin_entry_contexts(*coll, connections > 1 ? connections : 1,
-						 depth > 0 ? depth : 0, &same);
-		if (result != ncclSuccess) {
-			(void)mpib_gin_entry_close(*coll);
-			*coll = NULL;
-		}
-	}
-	return result;
+	(void)ctx;
+	return queues ? mpib_gin_entry_connect(handles, nranks, rank, queues, listen_comm, coll)
+		      : ncclInvalidArgument;
 }
 
 static ncclResult_t put_v12(void *coll, uint64_t src_off, void *src, size_t size, uint64_t dst_off,
@@ -116,7 +100,7 @@ static ncclResult_t create_context_v11(void *coll, int signals, int counters, vo
 	(void)counters;
 	if (device)
 		*device = NULL;
-	return mpib_gin_entry_contexts(coll, 1, 0, gin_ctx);
+	return mpib_gin_entry_context(coll, 1, gin_ctx);
 }
 
 static ncclResult_t create_context_v12(void *coll, int signals, int counters, int contexts,
@@ -126,7 +110,7 @@ static ncclResult_t create_context_v12(void *coll, int signals, int counters, in
 	(void)counters;
 	if (device)
 		*device = NULL;
-	return mpib_gin_entry_contexts(coll, contexts, 0, gin_ctx);
+	return mpib_gin_entry_context(coll, mpib_gin_entry_queues(contexts, 0), gin_ctx);
 }
 
 static ncclResult_t create_context_v13(void *coll, struct mpib_nccl_gin_config_v13 *config,
@@ -136,21 +120,30 @@ static ncclResult_t create_context_v13(void *coll, struct mpib_nccl_gin_config_v
 		return ncclInvalidArgument;
 	if (device)
 		*device = NULL;
-	return mpib_gin_entry_contexts(coll, config->nContexts, config->queueDepth, gin_ctx);
+	return mpib_gin_entry_context(
+		coll,
+		mpib_gin_entry_queues(config->nContexts,
+				      config->queueDepth > 0 ? config->queueDepth : 0),
+		gin_ctx);
 }
 
 static ncclResult_t create_context_v14(void *coll, struct mpib_nccl_rma_config_v14 *config,
 				       void **rma_ctx)
 {
-	return config ? mpib_gin_entry_contexts(coll, config->nContexts, 0, rma_ctx)
+	return config ? mpib_gin_entry_context(coll, mpib_gin_entry_queues(config->nContexts, 0),
+					       rma_ctx)
 		      : ncclInvalidArgument;
 }
 
-/* The mesh is the context. */
-static ncclResult_t destroy_context(void *gin_ctx)
+/* Asked with the mesh up to v12, and with a context from v13 on. */
+static ncclResult_t progress_v13(void *ctx)
 {
-	(void)gin_ctx;
-	return ncclSuccess;
+	return mpib_gin_entry_progress(mpib_gin_of(ctx));
+}
+
+static ncclResult_t last_error(void *ctx, bool *has_error)
+{
+	return mpib_gin_entry_last_error(mpib_gin_of(ctx), has_error);
 }
 
 /* ---- v13: contexts in the place of the mesh, and gets ---------------------------------------- */
@@ -158,17 +151,20 @@ static ncclResult_t destroy_context(void *gin_ctx)
 static ncclResult_t put_v13(void *ctx, int context, uint64_t src_off, void *src, size_t size,
 			    uint64_t dst_off, void *dst, uint32_t rank, void **request)
 {
+	const struct mpib_gin_put_args args = { PUT_ARGS };
+
 	(void)context;
-	return put_v11(ctx, src_off, src, size, dst_off, dst, rank, request);
+	return mpib_gin_entry_put(ctx, &args, request);
 }
 
 static ncclResult_t put_signal_v13(void *ctx, int context, uint64_t src_off, void *src, size_t size,
 				   uint64_t dst_off, void *dst, uint32_t rank, uint64_t signal_off,
 				   void *signal, uint64_t value, uint32_t op, void **request)
 {
+	const struct mpib_gin_put_args args = { PUT_ARGS, SIGNAL_ARGS };
+
 	(void)context;
-	return put_signal_v11(ctx, src_off, src, size, dst_off, dst, rank, signal_off, signal,
-			      value, op, request);
+	return mpib_gin_entry_put(ctx, &args, request);
 }
 
 static ncclResult_t get_v13(void *ctx, int context, uint64_t remote_off, void *remote, size_t size,
@@ -242,23 +238,22 @@ static ncclResult_t get_v15(void *ctx, int context, uint64_t remote_off, void *r
 #define COMMON_FIELDS                                                                              \
 	.name = NAME, .init = mpib_gin_entry_init, .devices = mpib_gin_entry_devices,              \
 	.listen = mpib_entry_listen, .deregMrSym = mpib_gin_entry_deregister,                      \
-	.destroyContext = destroy_context, .closeColl = mpib_gin_entry_close,                      \
+	.destroyContext = mpib_gin_entry_context_free, .closeColl = mpib_gin_entry_close,          \
 	.closeListen = mpib_entry_close_listen, .test = mpib_gin_entry_test,                       \
-	.queryLastError = mpib_gin_entry_last_error, .finalize = mpib_entry_finalize
-#define GIN_FIELDS                                                                                 \
-	COMMON_FIELDS, .regMrSym = register_v11, .regMrSymDmaBuf = register_dmabuf_v11,            \
-		       .ginProgress = mpib_gin_entry_progress
+	.queryLastError = last_error, .finalize = mpib_entry_finalize
+#define GIN_FIELDS COMMON_FIELDS, .regMrSym = register_v11, .regMrSymDmaBuf = register_dmabuf_v11
 #define RMA_FIELDS                                                                                 \
 	COMMON_FIELDS, .getProperties = mpib_gin_entry_properties_v12, .connect = connect_v11,     \
 		       .createContext = create_context_v14, .regMrSym = register_v14,              \
 		       .regMrSymDmaBuf = register_dmabuf_v14, .iflush = flush_v13,                 \
-		       .rmaProgress = mpib_gin_entry_progress
+		       .rmaProgress = progress_v13
 
 EXPORT const struct mpib_nccl_gin_v11 ncclGinPlugin_v11 = {
 	GIN_FIELDS,
 	.getProperties = mpib_gin_entry_properties_v11,
 	.connect = connect_v11,
 	.createContext = create_context_v11,
+	.ginProgress = mpib_gin_entry_progress,
 	.iput = put_v11,
 	.iputSignal = put_signal_v11,
 };
@@ -268,6 +263,7 @@ EXPORT const struct mpib_nccl_gin_v12 ncclGinPlugin_v12 = {
 	.getProperties = mpib_gin_entry_properties_v11,
 	.connect = connect_v12,
 	.createContext = create_context_v12,
+	.ginProgress = mpib_gin_entry_progress,
 	.iput = put_v12,
 	.iputSignal = put_signal_v12,
 };
@@ -277,6 +273,7 @@ EXPORT const struct mpib_nccl_gin_v13 ncclGinPlugin_v13 = {
 	.getProperties = mpib_gin_entry_properties_v12,
 	.connect = connect_v11,
 	.createContext = create_context_v13,
+	.ginProgress = progress_v13,
 	.iput = put_v13,
 	.iputSignal = put_signal_v13,
 	.iget = get_v13,

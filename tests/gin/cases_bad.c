@@ -115,7 +115,7 @@ static void too_many(void)
 	void *request[DEPTH * RANKS_MAX] = { 0 }, *more = NULL;
 
 	mesh_open(mesh, BYTES);
-	for (int k = 0; k < DEPTH * ranks; k++)
+	for (int k = 0; k < DEPTH * ranks; k++) /* of v11, whose mesh is one context */
 		request[k] = put(mesh, (rank + 1) % ranks, 0, BYTES / (size_t)ranks);
 	CHECK(table->iput(mesh->coll, 0, mesh->data.mhandle, 8, 0, mesh->data.mhandle, 0, &more) ==
 	      ncclInvalidUsage);

@@ -301,6 +301,8 @@ static int run(const struct gin_case *c, int nodes)
 	(void)pthread_barrierattr_init(&attr);
 	(void)pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	(void)pthread_barrier_init(&shared->barrier, &attr, (unsigned int)ranks);
+	if (ranks == 1)
+		run_rank(c, nodes);
 	for (rank = 0; rank < ranks; rank++) {
 		pids[rank] = fork();
 		if (pids[rank] == 0)
@@ -313,7 +315,7 @@ static int run(const struct gin_case *c, int nodes)
 
 int main(int argc, char **argv)
 {
-	const struct gin_case *const lists[] = { data_cases, bad_cases, get_cases };
+	const struct gin_case *const lists[] = { data_cases, bad_cases, get_cases, cost_cases };
 	int nodes = argc > 3 ? atoi(argv[3]) : 2;
 
 	ranks = argc > 2 ? atoi(argv[2]) : 0;

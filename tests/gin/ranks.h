@@ -91,6 +91,6 @@ struct gin_case {
 	bool dies; /* ranks other than 0 may end by a signal */
 };
 
-extern const struct gin_case data_cases[], bad_cases[], get_cases[];
+extern const struct gin_case data_cases[], bad_cases[], get_cases[], cost_cases[];
 
 #endif

@@ -12,6 +12,7 @@
 mpib_nccl_gin_iget_v13 *table_get;
 mpib_nccl_gin_iflush_v13 *table_flush;
 
+static const struct mpib_nccl_gin_v11 *v11;
 static const struct mpib_nccl_gin_v12 *v12;
 static const struct mpib_nccl_gin_v13 *v13;
 static const struct mpib_nccl_rma_v14 *v14;
@@ -44,7 +45,7 @@ static int next_context(void)
 static ncclResult_t connect_v12(void *ctx, void *handles[], int nranks, int own, void *listener,
 				void **coll)
 {
-	return v12->connect(ctx, handles, nranks, own, 1, 0, listener, coll);
+	return v12->connect(ctx, handles, nranks, own, CONTEXTS, DEPTH, listener, coll);
 }
 
 static ncclResult_t put_v12(void *coll, uint64_t from, void *src, size_t size, uint64_t to,
@@ -61,7 +62,12 @@ static ncclResult_t put_signal_v12(void *coll, uint64_t from, void *src, size_t 
 			       next_context(), request);
 }
 
-/* ---- contexts: v13 and RMA ------------------------------------------------------------------- */
+/* ---- contexts: to puts of v13 and RMA, and to queryLastError of all
+ * ------------------------------------------------------------------- */
+
+/* A function of the table that is open. */
+#define OF_ANY(of_v12, field)                                                                      \
+	(v11 ? v11->field : v12 ? (of_v12) : v13 ? v13->field : v14 ? v14->field : v15->field)
 
 static ncclResult_t create(void *coll, void **ctx)
 {
@@ -69,6 +75,10 @@ static ncclResult_t create(void *coll, void **ctx)
 	struct mpib_nccl_gin_config_v13 gin = { .nContexts = CONTEXTS, .trafficClass = -1 };
 	struct mpib_nccl_rma_config_v14 rma = { .nContexts = CONTEXTS, .trafficClass = -1 };
 
+	if (v11)
+		return v11->createContext(coll, SIGNALS, SIGNALS, ctx, &device);
+	if (v12)
+		return v12->createContext(coll, SIGNALS, SIGNALS, CONTEXTS, ctx, &device);
 	if (v13)
 		return v13->createContext(coll, &gin, ctx, &device);
 	return v14 ? v14->createContext(coll, &rma, ctx) : v15->createContext(coll, &rma, ctx);
@@ -77,7 +87,7 @@ static ncclResult_t create(void *coll, void **ctx)
 static ncclResult_t connect_ctx(void *ctx, void *handles[], int nranks, int own, void *listener,
 				void **coll)
 {
-	mpib_nccl_gin_connect_v11 *connect = v13 ? v13->connect : v14 ? v14->connect : v15->connect;
+	mpib_nccl_gin_connect_v11 *connect = OF_ANY(connect_v12, connect);
 	ncclResult_t result = connect(ctx, handles, nranks, own, listener, coll);
 
 	for (int k = 0; result == ncclSuccess && k < MESHES; k++) {
@@ -93,12 +103,8 @@ static ncclResult_t connect_ctx(void *ctx, void *handles[], int nranks, int own,
 
 static ncclResult_t close_ctx(void *coll)
 {
-	mpib_nccl_gin_close *destroy = v13   ? v13->destroyContext
-				       : v14 ? v14->destroyContext
-					     : v15->destroyContext;
-	mpib_nccl_gin_close *close_coll = v13	? v13->closeColl
-					  : v14 ? v14->closeColl
-						: v15->closeColl;
+	mpib_nccl_gin_close *destroy = OF_ANY(v12->destroyContext, destroyContext);
+	mpib_nccl_gin_close *close_coll = OF_ANY(v12->closeColl, closeColl);
 
 	for (int k = 0; k < MESHES; k++) {
 		if (meshes[k].coll != coll)
@@ -118,11 +124,7 @@ static ncclResult_t progress_ctx(void *coll)
 
 static ncclResult_t last_error_ctx(void *coll, bool *has_error)
 {
-	void *ctx = *ctx_at(coll);
-
-	return v13   ? v13->queryLastError(ctx, has_error)
-	       : v14 ? v14->queryLastError(ctx, has_error)
-		     : v15->queryLastError(ctx, has_error);
+	return OF_ANY(v12->queryLastError, queryLastError)(*ctx_at(coll), has_error);
 }
 
 static ncclResult_t put_ctx(void *coll, uint64_t from, void *src, size_t size, uint64_t to,
@@ -221,40 +223,52 @@ static ncclResult_t properties_wide(int dev, struct mpib_nccl_properties_v11 *pr
 static void with_contexts(void)
 {
 	form.getProperties = properties_wide;
-	form.connect = connect_ctx;
-	form.closeColl = close_ctx;
 	form.ginProgress = progress_ctx;
-	form.queryLastError = last_error_ctx;
 	form.iput = put_ctx;
 	form.iputSignal = put_signal_ctx;
 	table_get = get_ctx;
 	table_flush = flush_ctx;
 }
 
-const struct mpib_nccl_gin_v11 *table_find(void *library)
+static const struct mpib_nccl_gin_v11 *with_coll(void)
 {
-	const char *name = getenv("TABLE");
-
-	if (!name || strcmp(name, "v11") == 0)
-		return dlsym(library, "ncclGinPlugin_v11");
-	v12 = strcmp(name, "v12") == 0 ? dlsym(library, "ncclGinPlugin_v12") : NULL;
-	v13 = strcmp(name, "v13") == 0 ? dlsym(library, "ncclGinPlugin_v13") : NULL;
-	v14 = strcmp(name, "rma14") == 0 ? dlsym(library, "ncclRmaPlugin_v14") : NULL;
-	v15 = strcmp(name, "rma15") == 0 ? dlsym(library, "ncclRmaPlugin_v15") : NULL;
-	CHECK(v12 || v13 || v14 || v15);
-	if (v12) {
+	if (v11) {
+		form = *v11;
+	} else {
 		TAKE(v12);
 		form.getProperties = v12->getProperties;
-		form.connect = connect_v12;
 		form.regMrSym = v12->regMrSym;
-		form.closeColl = v12->closeColl;
 		form.ginProgress = v12->ginProgress;
-		form.queryLastError = v12->queryLastError;
 		form.iput = put_v12;
 		form.iputSignal = put_signal_v12;
-		return &form;
 	}
+	form.connect = connect_ctx;
+	form.closeColl = close_ctx;
+	form.queryLastError = last_error_ctx;
+	return &form;
+}
+
+static void *named(void *library, const char *name, const char *symbol)
+{
+	const char *wanted = getenv("TABLE");
+
+	return strcmp(wanted ? wanted : "v11", name) == 0 ? dlsym(library, symbol) : NULL;
+}
+
+const struct mpib_nccl_gin_v11 *table_find(void *library)
+{
+	v11 = named(library, "v11", "ncclGinPlugin_v11");
+	v12 = named(library, "v12", "ncclGinPlugin_v12");
+	v13 = named(library, "v13", "ncclGinPlugin_v13");
+	v14 = named(library, "rma14", "ncclRmaPlugin_v14");
+	v15 = named(library, "rma15", "ncclRmaPlugin_v15");
+	CHECK(v11 || v12 || v13 || v14 || v15);
+	if (v11 || v12)
+		return with_coll();
 	with_contexts();
+	form.connect = connect_ctx;
+	form.closeColl = close_ctx;
+	form.queryLastError = last_error_ctx;
 	if (v13) {
 		TAKE(v13);
 		form.regMrSym = v13->regMrSym;

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What things cost: instructions, for tests/bench/instructions, which counts mpib_bench_measured()
+ * alone; and time and memory of a mesh. */
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/gin/ranks.h"
+
+#define WINDOW 8
+#define COUNT  800 /* as tests/bench/instructions has it, a multiple of WINDOW */
+
+enum cost { COST_PUT, COST_SIGNAL, COST_IDLE };
+
+void mpib_bench_measured(struct mesh *mesh, enum cost what, int count);
+
+/* A window of requests, and then as many tests as it takes, as NCCL's proxy does. */
+static void round_of(struct mesh *mesh, enum cost what)
+{
+	void *request[WINDOW];
+
+	for (int k = 0; k < WINDOW; k++)
+		request[k] = what == COST_PUT ? put(mesh, 0, 0, 64)
+					      : put_signal(mesh, 0, 0, 64, (size_t)k, 1);
+	for (int k = 0; k < WINDOW; k++) {
+		int done = 0;
+
+		while (!done)
+			CHECK(table->test(mesh->coll, request[k], &done) == ncclSuccess);
+	}
+}
+
+__attribute__((noinline)) void mpib_bench_measured(struct mesh *mesh, enum cost what, int count)
+{
+	for (int k = 0; k < count; k += what == COST_IDLE ? 1 : WINDOW) {
+		if (what == COST_IDLE)
+			(void)table->ginProgress(mesh->coll);
+		else
+			round_of(mesh, what);
+	}
+}
+
+static void cost(enum cost what)
+{
+	struct mesh mesh = { 0 };
+
+	mesh_open(&mesh, 65536);
+	for (int k = 0; k < 4 && what != COST_IDLE; k++)
+		round_of(&mesh, what);
+	mpib_bench_measured(&mesh, what, COUNT);
+	mesh_close(&mesh);
+	(void)printf("{\"posts\": 0, \"requests\": 0, \"recv_posts\": 0, \"polls\": 0, "
+		     "\"completions\": 0}\n");
+}
+
+static void cost_put(void)
+{
+	cost(COST_PUT);
+}
+
+static void cost_signal(void)
+{
+	cost(COST_SIGNAL);
+}
+
+static void cost_idle(void)
+{
+	cost(COST_IDLE);
+}
+
+static long resident_kib(void)
+{
+	long pages = 0, resident = 0;
+	FILE *file = fopen("/proc/self/statm", "re");
+
+	CHECK(file && fscanf(file, "%ld %ld", &pages, &resident) == 2);
+	(void)fclose(file);
+	return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* A mesh of many: how long it takes all of them, and what each of them has more then. */
+static void many(void)
+{
+	struct mesh mesh = { 0 };
+	long before, after;
+	uint64_t begin;
+
+	table_init(&mesh);
+	mesh_listen(&mesh);
+	before = resident_kib();
+	begin = clock_ms();
+	CHECK(mesh_connect(&mesh) == ncclSuccess);
+	barrier();
+	after = resident_kib();
+	if (rank == 0)
+		(void)printf("%d ranks: %" PRIu64 " ms, %ld KiB a rank\n", ranks,
+			     clock_ms() - begin, after - before);
+	CHECK(table->closeListen(mesh.listener) == ncclSuccess);
+	CHECK(window_open(&mesh, &mesh.data, 65536, 0) == ncclSuccess);
+	CHECK(window_open(&mesh, &mesh.signals, SIGNALS * 8, NCCL_NET_MR_FLAG_FORCE_SO) ==
+	      ncclSuccess);
+	for (int k = 0; k < ranks; k++)
+		await(&mesh, put_signal(&mesh, (rank + k) % ranks, 0, 8, 0, 1));
+	await_signal(&mesh, 0, (uint64_t)ranks);
+	mesh_close(&mesh);
+}
+
+const struct gin_case cost_cases[] = {
+	{ .name = "cost-put", .run = cost_put },
+	{ .name = "cost-signal", .run = cost_signal },
+	{ .name = "cost-idle", .run = cost_idle },
+	{ .name = "many", .run = many },
+	{ 0 },
+};
