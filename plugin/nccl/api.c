@@ -243,7 +243,8 @@ __attribute__((destructor)) static void unload(void)
 
 	if (!mpib_watch_is_owner())
 		return;
-	if (mpib_process_exits() && (mpib_comms_first() || mpib_listeners_any() || mpib_gin_any())) {
+	if (mpib_process_exits() &&
+	    (mpib_comms_first() || mpib_listeners_any() || mpib_gin_any())) {
 		mpib_watch_stop();
 		return;
 	}
