@@ -3,7 +3,7 @@
 # fails by `fail`. `cases GROUP` names a group's cases with their arguments.
 # shellcheck shell=bash
 
-GROUPS_ALL=(load results rings gdr training faults)
+GROUPS_ALL=(load results rings gdr gin training faults)
 
 cases() {
 	local ranks
@@ -27,6 +27,7 @@ cases() {
 			printf '%s\n' "gdr $ranks plain" "gdr $ranks dmabuf"
 		done
 		;;
+	gin) gin_cases ;;
 	training) echo "training $RANKS_MOST" ;;
 	faults) printf '%s\n' "rank_killed $RANKS_MOST" "both_rails_cut" "sup_cut" ;;
 	esac

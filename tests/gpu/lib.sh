@@ -25,9 +25,9 @@ measured() {
 
 # fabric HOSTS [KEY=VALUE…]: islands=2 puts the second half of the hosts into another island, which
 # SUP doesn't reach unless joined=yes; sout and sup are rates in bytes a second; gpu=yes registers GPU
-# memory. MPIB_GPU_COPIERS threads of each process help the fabric to copy.
+# memory; unseen is how many microseconds after its answer what came by SUP is in memory. MPIB_GPU_COPIERS threads of each process help the fabric to copy.
 fabric() {
-	local hosts=$1 n island islands=1 joined=no sout=0 sup=0 gpu=no
+	local hosts=$1 n island islands=1 joined=no sout=0 sup=0 gpu=no unseen=0
 	[ $# = 1 ] || local "${@:2}"
 
 	export MPIB_FABRIC=$CASE/fabric.ini MPIB_FABRIC_DIR=$CASE/meeting
@@ -35,7 +35,7 @@ fabric() {
 		printf '[fabric]\nname = gpu\ngpu = %s\nring = 8Mi\ncopiers = %s\n' "$gpu" \
 			"${MPIB_GPU_COPIERS:-0}"
 		printf '[device sout]\nrate = %s\nspeed_gbps = 100\n' "$sout"
-		printf '[device sup]\nrate = %s\nspeed_gbps = 400\n' "$sup"
+		printf '[device sup]\nrate = %s\nspeed_gbps = 400\nunseen_us = %s\n' "$sup" "$unseen"
 		[ "$islands" = 1 ] || [ "$joined" = yes ] || echo "scope = island"
 		for ((n = 1; n <= hosts; n++)); do
 			island=$(((n - 1) * islands / hosts + 1))
