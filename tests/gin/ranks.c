@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gin-driver CASE RANKS [NODES]: runs one case; exit 0 where it holds. PLUGIN names the library,
- * TABLE the table; node N's agent is at the path GIN_AGENTS with the number behind it. */
+/* gin-driver CASE RANKS [NODES [HOSTS HOST ADDRESS PORT]]: runs one case; exit 0 where it holds.
+ * PLUGIN names the library, TABLE the table; node N's agent is at the path GIN_AGENTS with the
+ * number behind it. With HOSTS it is run on each of them, for the ranks whose number is HOST modulo
+ * HOSTS; ADDRESS and PORT are the first one's. */
 #include "tests/gin/ranks.h"
 
 #include <dlfcn.h>
@@ -12,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/gin/meet.h"
+
 #define WAIT_MS 60000
 
 int rank, ranks;
@@ -20,20 +24,31 @@ unsigned int warnings;
 char warned[4096];
 
 /* What the processes of a run share. */
-static struct shared {
-	pthread_barrier_t barrier;
-	char handle[RANKS_MAX][NCCL_NET_HANDLE_MAXSIZE];
-	_Atomic uint64_t word[RANKS_MAX];
-} * shared;
+struct shared {
+	pthread_barrier_t barrier; /* of this host */
+	struct told {
+		char handle[NCCL_NET_HANDLE_MAXSIZE];
+		_Atomic uint64_t word;
+	} told[RANKS_MAX];
+};
 
+static struct shared *shared;
+static int hosts = 1, host;
+
+/* With several hosts the first rank of each tells the others what is new. */
 void barrier(void)
 {
+	(void)pthread_barrier_wait(&shared->barrier);
+	if (hosts == 1)
+		return;
+	if (rank == host)
+		meet_exchange(shared->told, (size_t)ranks, sizeof(shared->told[0]));
 	(void)pthread_barrier_wait(&shared->barrier);
 }
 
 _Atomic uint64_t *shared_word(int of_rank)
 {
-	return &shared->word[of_rank];
+	return &shared->told[of_rank].word;
 }
 
 uint64_t clock_ms(void)
@@ -90,7 +105,8 @@ void table_init(struct mesh *mesh)
 
 void mesh_listen(struct mesh *mesh)
 {
-	CHECK(table->listen(mesh->ctx, 0, shared->handle[rank], &mesh->listener) == ncclSuccess);
+	CHECK(table->listen(mesh->ctx, 0, shared->told[rank].handle, &mesh->listener) ==
+	      ncclSuccess);
 	barrier();
 }
 
@@ -99,7 +115,7 @@ ncclResult_t mesh_connect(struct mesh *mesh)
 	void *handles[RANKS_MAX];
 
 	for (int k = 0; k < ranks; k++)
-		handles[k] = shared->handle[k];
+		handles[k] = shared->told[k].handle;
 	return table->connect(mesh->ctx, handles, ranks, rank, mesh->listener, &mesh->coll);
 }
 
@@ -254,7 +270,7 @@ bool holds(const uint8_t *at, size_t size, uint64_t seed)
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static void run_rank(const struct gin_case *c, int nodes)
+static void run_rank(const struct gin_case *c, int nodes, char **where)
 {
 	const char *agents = getenv("GIN_AGENTS");
 	char node[16], agent[512];
@@ -264,6 +280,8 @@ static void run_rank(const struct gin_case *c, int nodes)
 	(void)snprintf(agent, sizeof(agent), "%s%s", agents ? agents : "", node);
 	if (agents)
 		(void)setenv("MPIB_AGENT_DIR", agent, 1);
+	if (hosts > 1 && rank == host)
+		meet_open(hosts, host, where[0], atoi(where[1]));
 	c->run();
 	exit(0);
 }
@@ -272,27 +290,24 @@ static void run_rank(const struct gin_case *c, int nodes)
 static int reap(const struct gin_case *c, const pid_t *pids)
 {
 	int failed = 0, status;
+	pid_t pid;
 
-	for (int left = ranks; left > 0; left--) {
-		pid_t pid = wait(&status);
-
-		if (pid < 0)
-			return 1;
+	while ((pid = wait(&status)) > 0) {
 		if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 			continue;
 		if (c->dies && pid != pids[0] && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
 			continue;
-		for (int k = 0; k < ranks && !failed; k++)
+		for (int k = host; k < ranks && !failed; k += hosts)
 			(void)kill(pids[k], SIGKILL);
 		failed = 1;
 	}
 	return failed;
 }
 
-static int run(const struct gin_case *c, int nodes)
+static int run(const struct gin_case *c, int nodes, char **where)
 {
 	pthread_barrierattr_t attr;
-	pid_t pids[RANKS_MAX];
+	pid_t pids[RANKS_MAX] = { 0 };
 
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
@@ -300,13 +315,14 @@ static int run(const struct gin_case *c, int nodes)
 		return 1;
 	(void)pthread_barrierattr_init(&attr);
 	(void)pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	(void)pthread_barrier_init(&shared->barrier, &attr, (unsigned int)ranks);
+	(void)pthread_barrier_init(&shared->barrier, &attr,
+				   (unsigned int)((ranks - host + hosts - 1) / hosts));
 	if (ranks == 1)
-		run_rank(c, nodes);
-	for (rank = 0; rank < ranks; rank++) {
+		run_rank(c, nodes, where);
+	for (rank = host; rank < ranks; rank += hosts) {
 		pids[rank] = fork();
 		if (pids[rank] == 0)
-			run_rank(c, nodes);
+			run_rank(c, nodes, where);
 		if (pids[rank] < 0)
 			return 1;
 	}
@@ -319,14 +335,20 @@ int main(int argc, char **argv)
 	int nodes = argc > 3 ? atoi(argv[3]) : 2;
 
 	ranks = argc > 2 ? atoi(argv[2]) : 0;
-	if (ranks < 1 || ranks > RANKS_MAX || nodes < 1) {
-		(void)fprintf(stderr, "usage: %s CASE RANKS [NODES]\n", argv[0]);
+	if (argc == 8) {
+		hosts = atoi(argv[4]);
+		host = atoi(argv[5]);
+	}
+	if (ranks < 1 || ranks > RANKS_MAX || nodes < 1 || hosts < 1 || host < 0 || host >= hosts ||
+	    hosts > ranks) {
+		(void)fprintf(stderr, "usage: %s CASE RANKS [NODES [HOSTS HOST ADDRESS PORT]]\n",
+			      argv[0]);
 		return 2;
 	}
 	for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++)
 		for (const struct gin_case *c = lists[k]; c->name; c++)
 			if (strcmp(c->name, argv[1]) == 0)
-				return run(c, nodes);
+				return run(c, nodes, argv + 6);
 	(void)fprintf(stderr, "no case '%s'\n", argv[1]);
 	return 2;
 }

@@ -19,6 +19,7 @@ payload_make() {
 	fi
 	mkdir -p "$stage/lab" "$stage/etc/systemd/system/sysinit.target.wants"
 	install -m 755 "$LAB_BUILD"/tests/lab/{labd,hold} "$LAB_BUILD/tests/fabric/conform/mpib-conform" \
+		"$LAB_BUILD/tests/gin/gin-driver" \
 		"$LAB_ROOT"/guest/{prepare,rails,reset} "$stage/lab/"
 	install -m 644 "$LAB_ROOT/guest/labd.service" "$stage/etc/systemd/system/"
 	ln -s ../labd.service "$stage/etc/systemd/system/sysinit.target.wants/labd.service"
