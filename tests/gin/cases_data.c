@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data and signals, and their order: what a signal announces is looked at as soon as it is seen. */
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -221,7 +222,36 @@ static void contexts(void)
 	}
 }
 
+static void *proxy(void *arg)
+{
+	struct mesh *mesh = arg;
+
+	for (unsigned int k = 1; k <= 300; k++)
+		await(mesh, put_signal(mesh, (rank + 1) % ranks, 0, k % 2 ? 30000 : 64, 0, 1));
+	return NULL;
+}
+
+/* NCCL registers memory in one thread while another one puts. */
+static void registers_meanwhile(void)
+{
+	struct mesh mesh = { 0 };
+	pthread_t thread;
+
+	mesh_open(&mesh, 65536);
+	CHECK(pthread_create(&thread, NULL, proxy, &mesh) == 0);
+	for (unsigned int k = 0; k < 10; k++) {
+		struct window more;
+
+		CHECK(window_open(&mesh, &more, 4096 * (k + 1), 0) == ncclSuccess);
+		window_close(&mesh, &more);
+	}
+	CHECK(pthread_join(thread, NULL) == 0);
+	await_signal(&mesh, 0, 300);
+	mesh_close(&mesh);
+}
+
 const struct gin_case data_cases[] = {
+	{ .name = "registers-meanwhile", .run = registers_meanwhile },
 	{ .name = "sizes", .run = sizes },
 	{ .name = "order", .run = order },
 	{ .name = "pipeline", .run = pipeline },
