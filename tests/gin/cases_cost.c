@@ -105,10 +105,32 @@ static void many(void)
 	mesh_close(&mesh);
 }
 
+/* Bytes a second that rank 0 sends while all send to all others. */
+static void all_to_all(void)
+{
+	enum { BYTES = 1 << 20, ROUNDS = 24 };
+	struct mesh mesh = { 0 };
+	void *request[RANKS_MAX] = { 0 };
+	uint64_t begin;
+
+	mesh_open(&mesh, BYTES);
+	begin = clock_ms();
+	for (uint64_t round = 1; round <= ROUNDS; round++) {
+		for (int k = 1; k < ranks; k++)
+			request[k] = put_signal(&mesh, (rank + k) % ranks, 0, BYTES, 0, 1);
+		for (int k = 1; k < ranks; k++)
+			await(&mesh, request[k]);
+	}
+	await_signal(&mesh, 0, ROUNDS * (uint64_t)(ranks - 1));
+	if (rank == 0)
+		(void)printf("all to all: %.1f MB/s\n", (double)BYTES * ROUNDS * (ranks - 1) /
+								1000 /
+								(double)(clock_ms() - begin));
+	mesh_close(&mesh);
+}
+
 const struct gin_case cost_cases[] = {
-	{ .name = "cost-put", .run = cost_put },
-	{ .name = "cost-signal", .run = cost_signal },
-	{ .name = "cost-idle", .run = cost_idle },
-	{ .name = "many", .run = many },
-	{ 0 },
+	{ .name = "cost-put", .run = cost_put },     { .name = "cost-signal", .run = cost_signal },
+	{ .name = "cost-idle", .run = cost_idle },   { .name = "many", .run = many },
+	{ .name = "all-to-all", .run = all_to_all }, { 0 },
 };
