@@ -129,7 +129,11 @@ void mpib_gin_pump(struct mpib_gin_peer *peer)
 	struct mpib_gin_request *request;
 
 	while ((request = peer->queue.first) && !peer->gin->error) {
-		if (!post_part(peer, request, MPIB_SUP) | !post_part(peer, request, MPIB_SOUT))
+		const bool sup = post_part(peer, request, MPIB_SUP);
+		const bool sout =
+			post_part(peer, request, MPIB_SOUT); /* whatever SUP has room for */
+
+		if (!sup || !sout)
 			break;
 		mpib_gin_list_drop(&peer->queue);
 		request->remaining--; /* of what is not posted */
