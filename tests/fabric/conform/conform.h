@@ -17,7 +17,8 @@
 /* One end of the run. */
 struct side {
 	bool client;
-	int sock; /* to the other end; -1 in a run of one end alone */
+	int sock;	    /* to the other end; -1 in a run of one end alone */
+	const char *absent; /* checks, commas between, for which nothing comes on this device */
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	int gid_index;
@@ -72,8 +73,10 @@ int to_rtr(struct pair *p);
 int to_rts(struct pair *p, const struct pair_options *options);
 enum ibv_qp_state state_of(struct pair *p);
 
-/* One completion within five seconds, or status -1. */
+/* One completion within a minute, which only a hang needs, or status -1. */
 struct ibv_wc await(struct ibv_cq *cq);
+/* The same for the check @name: a second only, where it is one of those that s->absent has. */
+struct ibv_wc await_for(struct side *s, const char *name, struct ibv_cq *cq);
 bool is_quiet(struct ibv_cq *cq); /* nothing comes within 50 ms */
 /* Waits for @type (others are acknowledged and skipped), five seconds at most. */
 bool await_event(struct side *s, enum ibv_event_type type);

@@ -187,7 +187,8 @@ static void check_flush(struct side *s)
 		expect_int(s, "flush.recv_wr_id", (int64_t)wc.wr_id, k);
 	}
 	expect_errno(s, "flush.post_recv_in_err", post_recv(&p, 9, ARENA, 64), 0);
-	expect_status(s, "flush.recv_in_err", await(p.recv_cq), IBV_WC_WR_FLUSH_ERR);
+	expect_status(s, "flush.recv_in_err", await_for(s, "flush.recv_in_err", p.recv_cq),
+		      IBV_WC_WR_FLUSH_ERR);
 	expect_errno(s, "flush.post_send_in_err", post(&p, IBV_WR_SEND, 8, 0, 64, 0), 0);
 	expect_status(s, "flush.send_in_err", await(p.send_cq), IBV_WC_WR_FLUSH_ERR);
 	sync_ends(s);

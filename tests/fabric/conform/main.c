@@ -84,8 +84,11 @@ int main(int argc, char **argv)
 	const char *device = NULL, *port = "18600", *only = NULL;
 	int option;
 
-	while ((option = getopt(argc, argv, "d:g:p:k:")) != -1) {
+	while ((option = getopt(argc, argv, "a:d:g:p:k:")) != -1) {
 		switch (option) {
+		case 'a':
+			side.absent = optarg;
+			break;
 		case 'd':
 			device = optarg;
 			break;
@@ -106,7 +109,7 @@ int main(int argc, char **argv)
 	}
 	if (!device || argc - optind > 1) {
 		(void)fprintf(stderr, "usage: mpib-conform -d DEVICE [-g GID_INDEX] [-p TCP_PORT] "
-				      "[-k GROUP] [SERVER]\n");
+				      "[-k GROUP] [-a CHECK,...] [SERVER]\n");
 		return 2;
 	}
 	side.client = optind < argc;

@@ -185,9 +185,19 @@ static uint64_t now_ms(void)
 	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-struct ibv_wc await(struct ibv_cq *cq)
+static uint64_t patience_ms(const struct side *s, const char *name)
 {
-	uint64_t end = now_ms() + 60000;
+	const char *at = s->absent ? strstr(s->absent, name) : NULL;
+	size_t len = strlen(name);
+
+	if (!at || (at != s->absent && at[-1] != ',') || (at[len] && at[len] != ','))
+		return 60000;
+	return 1000;
+}
+
+static struct ibv_wc await_ms(struct ibv_cq *cq, uint64_t ms)
+{
+	uint64_t end = now_ms() + ms;
 	struct ibv_wc wc;
 
 	while (now_ms() < end) {
@@ -199,6 +209,16 @@ struct ibv_wc await(struct ibv_cq *cq)
 			break;
 	}
 	return (struct ibv_wc){ .status = (enum ibv_wc_status) - 1 };
+}
+
+struct ibv_wc await(struct ibv_cq *cq)
+{
+	return await_ms(cq, 60000);
+}
+
+struct ibv_wc await_for(struct side *s, const char *name, struct ibv_cq *cq)
+{
+	return await_ms(cq, patience_ms(s, name));
 }
 
 bool is_quiet(struct ibv_cq *cq)

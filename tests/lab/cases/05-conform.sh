@@ -7,6 +7,8 @@
 # shellcheck shell=bash
 
 explained=$LAB_TREE/tests/fabric/conform/rxe-differences
+# What never comes on rxe need not be awaited for a minute.
+absent=$(sed -n 's/^client \([^ ]*\) | no completion | .*/\1/p' "$explained" | paste -sd,)
 
 # ended NAME STATUS: 1 is a check that differs, which is judged below.
 ended() {
@@ -17,8 +19,8 @@ on_rxe() {
 	local client=0 server=0
 	LAB_TIMEOUT=170
 
-	bg 2 rxe-server "exec /lab/mpib-conform -d sout -g 1"
-	bg 1 rxe-client "exec /lab/mpib-conform -d sout -g 1 $(oob 2)"
+	bg 2 rxe-server "exec /lab/mpib-conform -d sout -g 1 -a $absent"
+	bg 1 rxe-client "exec /lab/mpib-conform -d sout -g 1 -a $absent $(oob 2)"
 	bg_wait rxe-client || client=$?
 	bg_wait rxe-server || server=$?
 	ended rxe-client "$client"
