@@ -2,6 +2,7 @@
 #include "tests/netperf/engine.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include "tests/netperf/clock.h"
 
@@ -117,7 +118,9 @@ void np_engine_run(void *arg)
 		}
 		/* after the turn: nothing is posted from here on, so the counts stand */
 		atomic_store_explicit(&engine->frozen, freeze, memory_order_release);
-		if (r == 0)
+		if (r == 0 && engine->rest_us)
+			(void)usleep(engine->rest_us);
+		else if (r == 0)
 			(void)sched_yield();
 	}
 	engine->ended_at = np_now();

@@ -83,6 +83,8 @@ static const struct np_row rows[] = {
 	  "bw: S between progress lines (0: none)" },
 	{ "warmup", AT(warmup), NP_SECONDS, true, 0, HOUR24,
 	  "bw: S not measured (a quarter of the run, at most 1)" },
+	{ "rest", AT(rest), NP_SECONDS, true, 0, 1,
+	  "S to sleep where nothing moved (0: look again at once)" },
 	{ "check", AT(check), NP_FLAG, true, 0, 0, "bw: verify every byte of every message" },
 	{ "call-times", AT(call_times), NP_FLAG, true, 0, 0,
 	  "tell the longest isend, irecv and test of each side" },

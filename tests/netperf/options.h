@@ -54,6 +54,7 @@ struct np_options {
 	double seconds;
 	double interval;
 	double warmup; /* negative: a quarter of the run, at most a second */
+	double rest;   /* of the progress thread where nothing moved; 0: none */
 	bool check;
 	bool call_times;
 };

@@ -191,6 +191,7 @@ static void prepare_engine(struct np_session *s)
 		.net = s->net,
 		.chans = s->chans,
 		.count = s->count,
+		.rest_us = (unsigned int)(s->opts.rest * 1e6),
 	};
 	if (s->opts.mode == NP_MODE_BW)
 		s->engine.warmup = s->opts.warmup >= 0 ? s->opts.warmup : quarter < 1 ? quarter : 1;

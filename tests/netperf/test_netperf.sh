@@ -75,6 +75,15 @@ bw)
 	expect_field connector rx_mbps 0.0
 	grep -q '"event":"interval"' "$work/listener" || die "no interval"
 	;;
+bw-rest) # a side that sleeps where nothing moves leaves its processor to others
+	start_listener
+	run_pair bw --size 64k --window 1 --seconds 1 --warmup 0 --rest 0.02
+	want 0 0
+	for side in connector listener; do
+		above $side messages 5
+		! (above $side cpu_s 0.3) 2>/dev/null || die "$side: $(field $side cpu_s) s of processor in 1 s"
+	done
+	;;
 bw-check)
 	start_listener
 	run_pair bw --size 65536 --window 4 --seconds 1 --check

@@ -43,7 +43,7 @@ on 1 "mkdir -p /etc/systemd/system/$unit.service.d
 on 1 systemctl start $unit.socket
 expect_eq "the daemon before the first client" "$(on 1 systemctl is-active $unit || true)" inactive
 perf_start job 1 2 "$ADVANCED MPIB_AGENT_STALE_SEC=600" \
-	bw --size 64K --window 1 --seconds 600 --warmup 0 --interval 0.5 --check
+	bw --size 64K --window 1 --seconds 600 --rest 0.002 --warmup 0 --interval 0.5 --check
 live_until job 4
 expect_eq "the daemon after it" "$(on 1 systemctl is-active $unit)" active
 until_eq "its flow" "1 in slot 0" connections

@@ -7,11 +7,13 @@
 # time. A vanilla transfer, one rail and one request a message, stands beside the split one.
 # shellcheck shell=bash
 
+PERF_REST=0
+
 # longest NAME SETTINGS SIZE
 longest() {
 	local end call
 
-	perf "$1" 1 2 "$2" bw --size "$3" --messages 6 --window 3 --warmup 0 --call-times
+	perf "$1" 1 2 "$2" bw --size "$3" --messages 2 --window 2 --warmup 0 --call-times
 	for end in "" -peer; do
 		for call in isend irecv test; do
 			[ "$(perf_result "$1$end" ".longest_calls.$call.calls")" != 0 ] || continue

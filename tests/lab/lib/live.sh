@@ -3,13 +3,14 @@
 # seconds, so that a slow machine changes how long a case takes and not what it finds.
 # shellcheck shell=bash
 
-# live_start NAME FROM TO SETTINGS [OPTIONS]: a transfer that lasts until live_end, or 100 seconds.
+# live_start NAME FROM TO SETTINGS [OPTIONS]: a transfer that lasts until live_end, or 100 seconds. It leaves
+# processors to what is done beside it.
 live_start() {
 	local file
 
 	file=$(live_file "$1" "$2")
 	on "$2" rm -f "$file"
-	perf_start "$1" "$2" "$3" "$4" bw --seconds 100 --end-file "$file" "${@:5}"
+	perf_start "$1" "$2" "$3" "$4" bw --seconds 100 --rest 0.002 --end-file "$file" "${@:5}"
 }
 
 # live_end NAME FROM: lets it end, which it must do well.
