@@ -76,7 +76,7 @@ static int pass_stuck_file(int fd)
 {
 	pid_t server;
 	int files[2];
-	int r = badfs_open(BADFS_FLUSH, files, &server);
+	int r = badfs_open(BADFS_FLUSH, -1, files, &server);
 
 	if (r < 0) {
 		(void)fprintf(stderr, "hold: no file system of its own: %s\n", strerror(-r));

@@ -5,12 +5,12 @@
 # and by their count of packets, SOUT carries nothing.
 # shellcheck shell=bash
 
-bytes=$((32 << 20))
+bytes=$((8 << 20))
 nics=$(nic_bytes 1)
 packets_1=$(nic_packets 1 sout)
 packets_2=$(nic_packets 2 sout)
 
-perf same 1 2 "$VANILLA" bw --messages 32 --size 1M --warmup 0 --check
+perf same 1 2 "$VANILLA" bw --messages 8 --size 1M --warmup 0 --check
 
 read -r sout_tx sout_rx sup_tx _ <<<"$(nic_diff "$nics" "$(nic_bytes 1)")"
 packets_1=$(($(nic_packets 1 sout) - packets_1))

@@ -11,13 +11,13 @@
 # shellcheck source=tests/lab/lib/ring.sh
 . "$LAB_ROOT/lib/ring.sh"
 
-bytes=$((16 << 20))
+bytes=$((4 << 20))
 declare -A nics
 for n in 1 2 3 4; do
 	nics[$n]=$(nic_bytes $n)
 done
 
-ring_run ring "$VANILLA" --messages 16 --size 1M
+ring_run ring "$VANILLA" --messages 4 --size 1M
 
 for n in 1 2 3 4; do
 	hop=$(ring_hop ring $n)

@@ -10,13 +10,13 @@
 # shellcheck source=tests/lab/lib/ring.sh
 . "$LAB_ROOT/lib/ring.sh"
 
-bytes=$((16 << 20))
+bytes=$((4 << 20))
 for n in 1 2 3 4; do
 	agent_policy $n "[islands]" "A = 10.0.1.0/24" "B = 10.0.2.0/24" "[pair A B]" "share = 25%"
 done
 agent_start 1 2 3 4
 
-ring_run pair "$ADVANCED" --messages 16 --size 1M
+ring_run pair "$ADVANCED" --messages 4 --size 1M
 
 for n in 1 2 3 4; do
 	hop=$(ring_hop pair $n)

@@ -17,7 +17,7 @@ node_start() {
 	done
 
 	TMPDIR=$LAB_STATE qemu-system-x86_64 -name "mpib-node$n" -nodefaults -no-reboot -display none \
-		-machine q35 -accel tcg,tb-size=256 -cpu max -smp 1 -m "${MPIB_LAB_MEM:-768}" \
+		-machine q35 -accel tcg,tb-size=256 -cpu max,-erms -smp 1 -m "${MPIB_LAB_MEM:-768}" \
 		-kernel "$image/vmlinuz" -initrd "$image/initrd.img" \
 		-append "$(node_kernel_line "$n")" \
 		-drive "file=$image/disk.img,if=virtio,format=raw,snapshot=on,cache=unsafe" \
