@@ -24,7 +24,8 @@ wrong() {
 	bad=1
 }
 
-DEB_BUILD_OPTIONS=noautodbgsym "$tree/systemd/debian/build" "$work"
+"$tree/tests/builds/debs" "$tree" "$build/builds/deb"
+cp "$build"/builds/deb/*.deb "$work"
 version=$(meson introspect "$build" --projectinfo | jq -r .version)-1
 
 # has PACKAGE ARCHITECTURE FILE…: these files, and beside them those that each package has.
