@@ -15,6 +15,7 @@ static struct agent agent;
 static void attack(const char *name)
 {
 	const char *only = strcmp(name, "all") == 0 ? "" : name;
+	uint64_t started = harness_now_ms();
 	pid_t pids[16] = { 0 };
 
 	for (unsigned int n = 0; n < n_hostiles; n++) {
@@ -23,7 +24,7 @@ static void attack(const char *name)
 	}
 	for (unsigned int n = n_hostiles; n-- > 0;) {
 		if (pids[n])
-			hostile_end(&hostiles[n], pids[n]);
+			hostile_end(&hostiles[n], pids[n], started);
 	}
 }
 

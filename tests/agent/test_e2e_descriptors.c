@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -79,6 +80,33 @@ static void pass_as_nobody(int fd)
 		_exit(1);
 	pass_in_each_frame(fd);
 	(void)seteuid(0);
+}
+
+/* A test that fails leaves its attacker behind, whose end waits for its file system: all of it ends
+ * with the program, or whoever reads what that prints would wait on. */
+static void an_attacker_ends_with_its_program(void **state)
+{
+	struct attacker attacker;
+	struct pollfd left;
+	int held[2];
+	pid_t pid;
+
+	(void)state;
+	attack_start(&attacker, BADFS_FLUSH, pass_in_each_frame); /* skips where none can be */
+	attack_end(&attacker);
+	assert_int_equal(pipe(held), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		(void)close(held[0]);
+		attack_start(&attacker, BADFS_FLUSH, pass_in_each_frame);
+		_exit(0);
+	}
+	(void)close(held[1]);
+	assert_int_equal(harness_reap(pid), 0);
+	left = (struct pollfd){ .fd = held[0], .events = POLLIN };
+	assert_int_equal(poll(&left, 1, 10000), 1);
+	(void)close(held[0]);
 }
 
 static void another_users_messages_dont_wait(void **state)
@@ -370,6 +398,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, agent_tear_down)
 	const struct CMUnitTest tests[] = {
 		T(a_close_that_never_returns_stops_nobody),
+		T(an_attacker_ends_with_its_program),
 		T(another_users_messages_dont_wait),
 		T(a_file_that_cant_be_put_away_stops_nobody),
 		T(what_is_queued_doesnt_hold_a_killed_agent),

@@ -21,6 +21,7 @@ static void withstand(const char *name)
 	struct calm_figures figures;
 	pid_t pids[16] = { 0 };
 	struct calm *calm;
+	uint64_t started;
 
 	agent_start(&agent);
 	if (!harness_cores(agent.pid).used) {
@@ -28,6 +29,7 @@ static void withstand(const char *name)
 		skip();
 	}
 	calm = calm_start(&agent);
+	started = harness_now_ms();
 	for (unsigned int n = 0; n < n_hostiles; n++) {
 		if (strncmp(hostiles[n].name, name, strlen(name)) != 0)
 			continue;
@@ -37,7 +39,7 @@ static void withstand(const char *name)
 	assert_non_null(last);
 	for (unsigned int n = n_hostiles; n-- > 0;) {
 		if (pids[n])
-			hostile_end(&hostiles[n], pids[n]);
+			hostile_end(&hostiles[n], pids[n], started);
 	}
 	/* What it leaves behind is a part of it. */
 	(void)sleep(2);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The real agent: how it starts, refuses to, stops and comes back (C23, C29, X3, X5). */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -343,11 +344,34 @@ static void started_without_standard_descriptors_it_writes_into_no_file(void **s
 	assert_int_equal(agent_stop(&agent, SIGTERM), 0);
 }
 
+/* Of the ground itself: what fails outside of a test, or is killed, leaves no agent behind. */
+static void an_agent_ends_with_the_program_that_started_it(void **state)
+{
+	struct pollfd left = { .events = POLLIN };
+	int held[2];
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(held), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		(void)close(held[0]);
+		_exit(agent_try_start(&agent));
+	}
+	(void)close(held[1]);
+	assert_int_equal(harness_reap(pid), 0);
+	left.fd = held[0];
+	assert_int_equal(poll(&left, 1, 10000), 1);
+	(void)close(held[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		AGENT_TEST(started_without_standard_descriptors_it_writes_into_no_file),
 		AGENT_TEST(modes_are_right_whatever_the_umask),
+		AGENT_TEST(an_agent_ends_with_the_program_that_started_it),
 		AGENT_TEST(a_killed_agent_is_followed_by_one_that_knows_its_flows),
 		AGENT_TEST(flows_of_processes_that_died_meanwhile_are_not_adopted),
 		AGENT_TEST(a_lost_or_damaged_state_file_keeps_slots_for_their_flows),

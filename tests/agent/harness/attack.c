@@ -137,12 +137,12 @@ struct hello {
 	pid_t server;
 };
 
-static void be_attacker(const struct attacker *attacker, int say)
+static void be_attacker(const struct attacker *attacker, int lifeline, int say)
 {
 	struct hello hello = { 0 };
 	int fds[2];
 
-	hello.error = badfs_open(attacker->kind, fds, &hello.server);
+	hello.error = badfs_open(attacker->kind, lifeline, fds, &hello.server);
 	if (write(say, &hello, sizeof(hello)) < 0 || hello.error < 0)
 		_exit(1);
 	attacker->send(fds[0]);
@@ -157,6 +157,7 @@ void attack_start(struct attacker *attacker, enum badfs_kind kind, void (*send)(
 {
 	struct hello hello;
 	char done;
+	int life[2];
 	int ends[2];
 
 	*attacker = (struct attacker){ .kind = kind, .send = send };
@@ -165,13 +166,17 @@ void attack_start(struct attacker *attacker, enum badfs_kind kind, void (*send)(
 		skip();
 	}
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(life, O_CLOEXEC), 0);
 	attacker->pid = fork();
 	assert_true(attacker->pid >= 0);
 	if (attacker->pid == 0) {
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-		be_attacker(attacker, ends[1]);
+		(void)close(life[1]);
+		be_attacker(attacker, life[0], ends[1]);
 	}
 	(void)close(ends[1]);
+	(void)close(life[0]);
+	attacker->life = life[1];
 	attacker->said = ends[0];
 	assert_int_equal(read(ends[0], &hello, sizeof(hello)), sizeof(hello));
 	if (hello.error < 0) {
@@ -189,6 +194,7 @@ void attack_end(const struct attacker *attacker)
 	(void)kill(attacker->pid, SIGKILL);
 	assert_int_equal(waitpid(attacker->pid, NULL, 0), attacker->pid);
 	(void)close(attacker->said);
+	(void)close(attacker->life);
 }
 
 /* ---- which calls the loop makes ------------------------------------------------------------- */

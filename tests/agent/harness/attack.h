@@ -23,6 +23,7 @@ struct attacker {
 	pid_t pid;
 	pid_t server;
 	int said; /* what it says */
+	int life; /* it ends with this descriptor, so with the test program */
 	enum badfs_kind kind;
 	void (*send)(int fd);
 };

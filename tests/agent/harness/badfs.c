@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -99,14 +100,21 @@ static void serve_one(int fuse, enum badfs_kind kind, const struct fuse_in_heade
 	}
 }
 
-static void serve(int fuse, enum badfs_kind kind)
+static void serve(int fuse, enum badfs_kind kind, int lifeline)
 {
 	static _Alignas(8) char buf[1 << 17];
+	struct pollfd fds[] = {
+		{ .fd = fuse, .events = POLLIN },
+		{ .fd = lifeline, .events = POLLIN },
+	};
 
 	(void)alarm(LIFE_SEC);
 	for (;;) {
-		ssize_t n = read(fuse, buf, sizeof(buf));
+		ssize_t n;
 
+		if (poll(fds, 2, -1) > 0 && fds[1].revents)
+			_exit(0);
+		n = read(fuse, buf, sizeof(buf));
 		if (n < 0 && errno != EINTR && errno != EAGAIN)
 			_exit(0);
 		if (n >= (ssize_t)sizeof(struct fuse_in_header))
@@ -142,7 +150,7 @@ static int enter_namespace(void)
 	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? -errno : 0;
 }
 
-int badfs_open(enum badfs_kind kind, int ret_fds[2], pid_t *ret_server)
+int badfs_open(enum badfs_kind kind, int lifeline, int ret_fds[2], pid_t *ret_server)
 {
 	char dir[] = "/tmp/mpib-badfs-XXXXXX";
 	char options[128];
@@ -166,7 +174,7 @@ int badfs_open(enum badfs_kind kind, int ret_fds[2], pid_t *ret_server)
 
 	*ret_server = fork();
 	if (*ret_server == 0)
-		serve(fuse, kind);
+		serve(fuse, kind, lifeline);
 	(void)close(fuse); /* the server's alone: its end ends the file system */
 	(void)snprintf(path, sizeof(path), "%s/f", dir);
 	ret_fds[0] = open(path, O_RDWR | O_CLOEXEC);

@@ -155,6 +155,7 @@ static void run_agent(const struct agent *agent)
 {
 	const char *path = harness_program("MPIB_AGENTD");
 
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* however the test ends */
 	if (agent->nofile) {
 		struct rlimit limit = { agent->nofile, agent->nofile };
 

@@ -217,9 +217,9 @@ static int run_a10(const struct agent *agent)
 const struct hostile hostiles[] = {
 	{ "a02", "110 000 registrations, a table of 8191 counters, and the end", run_a02, 0,
 	  false },
-	{ "a03", "STATUS and FLOWS in 64 pipelines, read slowly", run_a03, 3, false },
-	{ "a08", "four processes that connect, register and leave", run_churn, 3, false },
-	{ "a10", "two users who take slots, monitors and connections", run_a10, 3, true },
+	{ "a03", "STATUS and FLOWS in 64 pipelines, read slowly", run_a03, 2, false },
+	{ "a08", "four processes that connect, register and leave", run_churn, 2, false },
+	{ "a10", "two users who take slots, monitors and connections", run_a10, 2, true },
 };
 const unsigned int n_hostiles = MPIB_ARRAY_SIZE(hostiles);
 
@@ -250,16 +250,16 @@ pid_t hostile_start(const struct hostile *hostile, const struct agent *agent)
 	_exit(hostile->run(agent));
 }
 
-void hostile_end(const struct hostile *hostile, pid_t pid)
+void hostile_end(const struct hostile *hostile, pid_t pid, uint64_t started_ms)
 {
 	static const struct timespec pause = { .tv_nsec = 10000000 };
-	struct timespec time = { .tv_sec = hostile->seconds };
 	uint64_t end = harness_now_ms() + LATEST_MS;
+	uint64_t over = started_ms + hostile->seconds * 1000u;
 	siginfo_t ended = { 0 };
 	int code;
 
-	if (hostile->seconds)
-		(void)nanosleep(&time, NULL);
+	while (hostile->seconds && harness_now_ms() < over)
+		(void)nanosleep(&pause, NULL);
 	/* One that ends by itself may wait long for a core: it ends all the same. */
 	while (!hostile->seconds && harness_now_ms() < end && !ended.si_pid) {
 		(void)waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOHANG | WNOWAIT);

@@ -21,7 +21,8 @@ extern const unsigned int n_hostiles;
 const struct hostile *hostile_find(const char *name);
 /* Starts it as a child. */
 pid_t hostile_start(const struct hostile *hostile, const struct agent *agent);
-/* Waits for its end, kills it where its time is over; fails the test where it went wrong. */
-void hostile_end(const struct hostile *hostile, pid_t pid);
+/* Waits for its end, kills it where its time since @started_ms is over; fails the test where it
+ * went wrong. */
+void hostile_end(const struct hostile *hostile, pid_t pid, uint64_t started_ms);
 
 #endif
