@@ -5,6 +5,7 @@
 #include "tests/fabric/fabric.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,9 @@ static struct {
 	int (*context_push)(void *context);
 	int (*context_pop)(void **context);
 	int (*stream_create)(void **stream, unsigned int flags);
+	/* Newer drivers; NULL otherwise. */
+	int (*stream_create_urgent)(void **stream, unsigned int flags, int priority);
+	int (*priorities)(int *least, int *greatest);
 	int (*to_device)(uint64_t to, const void *from, size_t len, void *stream);
 	int (*to_host)(void *to, uint64_t from, size_t len, void *stream);
 	int (*stream_wait)(void *stream);
@@ -60,6 +64,9 @@ static void load_cuda(void)
 		      find(lib, "cuMemcpyHtoDAsync_v2", &cuda.to_device) &&
 		      find(lib, "cuMemcpyDtoHAsync_v2", &cuda.to_host) &&
 		      find(lib, "cuStreamSynchronize", &cuda.stream_wait) && cuda.init(0) == 0;
+	if (!cuda.usable || !find(lib, "cuStreamCreateWithPriority", &cuda.stream_create_urgent) ||
+	    !find(lib, "cuCtxGetStreamPriorityRange", &cuda.priorities))
+		cuda.stream_create_urgent = NULL;
 	if (!cuda.usable)
 		(void)fprintf(stderr, "mpib-fabric: gpu = yes, but the CUDA driver can't be "
 				      "used: device memory will be refused\n");
@@ -76,6 +83,19 @@ bool fab_gpu_pointer(const void *ptr)
 	       type == CU_MEMORYTYPE_DEVICE;
 }
 
+/* A GPU has few queues for its streams (CUDA_DEVICE_MAX_CONNECTIONS), and one of a program with
+ * many shares its queue with others: behind a kernel that spins until a copy has come, the copy
+ * would never begin. Streams of another priority have queues of their own. */
+static int make_stream(void **ret)
+{
+	int least = 0, greatest = 0;
+
+	if (cuda.stream_create_urgent && cuda.priorities(&least, &greatest) == 0 &&
+	    cuda.stream_create_urgent(ret, CU_STREAM_NON_BLOCKING, greatest) == 0)
+		return 0;
+	return cuda.stream_create(ret, CU_STREAM_NON_BLOCKING);
+}
+
 /* Makes the device of @ptr current on this thread; its stream, or NULL. Engine lock. */
 static void *enter(uint64_t ptr)
 {
@@ -89,8 +109,7 @@ static void *enter(uint64_t ptr)
 		return NULL;
 	if (cuda.context_push(cuda.context[ordinal]) != 0)
 		return NULL;
-	if (!cuda.stream[ordinal] &&
-	    cuda.stream_create(&cuda.stream[ordinal], CU_STREAM_NON_BLOCKING) != 0) {
+	if (!cuda.stream[ordinal] && make_stream(&cuda.stream[ordinal]) != 0) {
 		(void)cuda.context_pop(&(void *){ NULL });
 		return NULL;
 	}
@@ -101,16 +120,24 @@ static void *enter(uint64_t ptr)
 void fab_gpu_copy(bool in, uint64_t device, void *host, size_t len)
 {
 	void *stream = enter(device), *popped;
+	static bool told; /* engine lock */
+	int error;
 
 	if (!stream) {
 		if (!in)
 			memset(host, 0, len);
 		return;
 	}
-	if (in)
-		(void)cuda.to_device(device, host, len, stream);
-	else
-		(void)cuda.to_host(host, device, len, stream);
-	(void)cuda.stream_wait(stream);
+	error = in ? cuda.to_device(device, host, len, stream)
+		   : cuda.to_host(host, device, len, stream);
+	if (!error)
+		error = cuda.stream_wait(stream);
 	(void)cuda.context_pop(&popped);
+	if (!error || told)
+		return;
+	told = true;
+	(void)fprintf(stderr,
+		      "mpib-fabric: %zu bytes %s device memory at 0x%" PRIx64
+		      " can't be copied: CUDA error %d\n",
+		      len, in ? "to" : "from", device, error);
 }

@@ -54,7 +54,7 @@ gin_fabric() {
 		net_advanced
 		;;
 	esac
-	NET+=(NCCL_GIN_TYPE=2 MPIB_SPLIT_MIN=4096)
+	NET+=(NCCL_GIN_TYPE=2 MPIB_SPLIT_MIN=4096 CUDA_DEVICE_MAX_CONNECTIONS=32)
 	if [ "$1" = plain ]; then
 		NET+=(MPIB_GPUDIRECT=1 NCCL_DMABUF_ENABLE=0)
 	else

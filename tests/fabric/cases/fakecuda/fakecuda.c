@@ -9,12 +9,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define ERROR  1
+#define EXPORT	 __attribute__((visibility("default")))
+#define ERROR	 1
+#define GREATEST (-5) /* priority */
 
 static uint8_t *device, *alias;
 static size_t device_len;
 static int stream_object, context_object;
+static int broken;
 static _Thread_local int depth; /* contexts pushed on this thread */
 
 /* Makes the one piece of device memory; its address, or NULL. */
@@ -89,11 +91,35 @@ EXPORT int cuCtxPopCurrent_v2(void **ret_context)
 	return depth-- > 0 ? 0 : ERROR;
 }
 
+/* A stream without a priority of its own would share a queue with the program's. */
 int cuStreamCreate(void **ret_stream, unsigned int flags);
 EXPORT int cuStreamCreate(void **ret_stream, unsigned int flags)
 {
+	(void)ret_stream;
+	(void)flags;
+	return ERROR;
+}
+
+int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest);
+EXPORT int cuCtxGetStreamPriorityRange(int *ret_least, int *ret_greatest)
+{
+	*ret_least = 0;
+	*ret_greatest = GREATEST;
+	return depth > 0 ? 0 : ERROR;
+}
+
+int cuStreamCreateWithPriority(void **ret_stream, unsigned int flags, int priority);
+EXPORT int cuStreamCreateWithPriority(void **ret_stream, unsigned int flags, int priority)
+{
 	*ret_stream = &stream_object;
-	return depth > 0 && flags == 1 ? 0 : ERROR;
+	return depth > 0 && flags == 1 && priority == GREATEST ? 0 : ERROR;
+}
+
+/* From here on copies fail. */
+void fake_break(void);
+EXPORT void fake_break(void)
+{
+	broken = ERROR;
 }
 
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t len, void *stream);
@@ -104,7 +130,7 @@ EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t len, void 
 	if (!at || depth < 1 || stream != &stream_object)
 		return ERROR;
 	memcpy(at, from, len);
-	return 0;
+	return broken;
 }
 
 int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t len, void *stream);
@@ -115,7 +141,7 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t len, void *strea
 	if (!at || depth < 1 || stream != &stream_object)
 		return ERROR;
 	memcpy(to, at, len);
-	return 0;
+	return broken;
 }
 
 int cuStreamSynchronize(void *stream);
