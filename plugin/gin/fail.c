@@ -81,7 +81,8 @@ void mpib_gin_completion_failed(struct mpib_gin_peer *peer, unsigned int rail,
 	bool over = atomic_load_explicit(&peer->over, memory_order_acquire);
 	char text[MPIB_TEXT_MAX + 1];
 
-	if (gin->error)
+	/* A flushed request tells that others know more. */
+	if (gin->error || (wc->status == IBV_WC_WR_FLUSH_ERR && mpib_gin_look(gin) < 0))
 		return;
 	(void)snprintf(text, sizeof(text),
 		       "%s rail %s to %s: QP 0x%x: %s (status %d, vendor 0x%x)%s%.120s",

@@ -64,6 +64,7 @@ __attribute__((format(printf, 5, 6))) static void logger(int level, unsigned lon
 							 const char *fmt, ...)
 {
 	char text[1024];
+	size_t used;
 	va_list args;
 
 	(void)flags;
@@ -75,8 +76,9 @@ __attribute__((format(printf, 5, 6))) static void logger(int level, unsigned lon
 	(void)vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	(void)fprintf(stderr, "rank %d: %s\n", rank, text);
-	if (warnings++ == 0)
-		(void)snprintf(warned, sizeof(warned), "%s", text);
+	warnings++;
+	used = strlen(warned);
+	(void)snprintf(warned + used, sizeof(warned) - used, "%s\n", text);
 }
 
 /* ---- a mesh ---------------------------------------------------------------------------------- */
@@ -331,7 +333,8 @@ static int run(const struct gin_case *c, int nodes, char **where)
 
 int main(int argc, char **argv)
 {
-	const struct gin_case *const lists[] = { data_cases, bad_cases, get_cases, cost_cases };
+	const struct gin_case *const lists[] = { data_cases, bad_cases, get_cases, cost_cases,
+						 lost_cases };
 	int nodes = argc > 3 ? atoi(argv[3]) : 2;
 
 	ranks = argc > 2 ? atoi(argv[2]) : 0;

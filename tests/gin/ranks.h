@@ -43,7 +43,7 @@ struct mesh {
 extern int rank, ranks;
 extern const struct mpib_nccl_gin_v11 *table;
 extern unsigned int warnings; /* lines that the plugin logged as such in this rank */
-extern char warned[4096];     /* the first of them */
+extern char warned[4096];     /* the first of them, a line each */
 
 /* Of the tables that have gets; NULL where TABLE names another one. */
 extern mpib_nccl_gin_iget_v13 *table_get; /* its first two arguments: coll, and any number */
@@ -91,6 +91,6 @@ struct gin_case {
 	bool dies; /* ranks other than 0 may end by a signal */
 };
 
-extern const struct gin_case data_cases[], bad_cases[], get_cases[], cost_cases[];
+extern const struct gin_case data_cases[], bad_cases[], get_cases[], cost_cases[], lost_cases[];
 
 #endif
