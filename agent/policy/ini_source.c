@@ -178,6 +178,21 @@ static int prepare_line(struct source *source, const char *start, const char *en
 	return *buf == '[' ? read_section(source, buf) : check_pair(source, buf);
 }
 
+/* "key=value" and a newline, as much of the value as fits. */
+static void put_pair(char *str, size_t size, const struct source *source)
+{
+	size_t room = size - source->key_len - sizeof("=\n");
+	size_t len = strlen(source->value);
+
+	memcpy(str, source->text, source->key_len);
+	str += source->key_len;
+	*str++ = '=';
+	if (len > room)
+		len = room;
+	memcpy(str, source->value, len);
+	(void)strcpy(str + len, "\n");
+}
+
 /* inih's fgets: NULL ends the parse, at the end of the text or at the first refusal. inih 55 as
  * Debian builds it has 200 bytes a line, newline and NUL included: it gets the whole key, and of
  * the value what fits. Of a section it gets the mark, which ends what an indented line would go on.
@@ -194,12 +209,11 @@ static char *read_line(char *str, int num, void *stream)
 		return NULL;
 
 	if (!source->text[0])
-		(void)snprintf(str, (size_t)num, "\n");
+		(void)strcpy(str, "\n");
 	else if (source->text[0] == '[')
-		(void)snprintf(str, (size_t)num, "[-]\n");
+		(void)strcpy(str, "[-]\n");
 	else
-		(void)snprintf(str, (size_t)num, "%.*s=%.*s\n", (int)source->key_len, source->text,
-			       num - (int)source->key_len - (int)strlen("=\n") - 1, source->value);
+		put_pair(str, (size_t)num, source);
 	return str;
 }
 
