@@ -16,6 +16,9 @@
 /* Frames answered in one turn, a frame of a long answer counting as one: about 100 us. */
 #define TURN_FRAMES 16u
 
+/* What is always watched for. */
+#define INPUT (EPOLLIN | EPOLLRDHUP)
+
 /* ---- registrations -------------------------------------------------------------------------- */
 
 static void handle_register(struct mpib_client *client, const struct mpib_wire_msg *msg)
@@ -179,6 +182,13 @@ static bool answer_frames(struct mpib_client *client)
 	return more;
 }
 
+static bool may_read(const struct mpib_client *client)
+{
+	return client->readable && !client->eof && !client->more && !client->out.n &&
+	       client->n_in < sizeof(client->in) && !is_closing(client) &&
+	       !mpib_session_waits(&client->session);
+}
+
 /* 0, or a negative errno that ends the connection. */
 static int read_some(struct mpib_client *client)
 {
@@ -186,20 +196,23 @@ static int read_some(struct mpib_client *client)
 	bool fds;
 	ssize_t n;
 
-	if (client->eof || client->more || !room)
-		return 0;
-
 	n = mpib_keeper_read(client->fd, client->in + client->n_in, room, &fds);
+	if (n == -EAGAIN)
+		client->readable = false;
 	if (n < 0)
 		return n == -EAGAIN || n == -EINTR ? 0 : (int)n;
 	if (fds) {
 		/* Not watched, so not read, until it is told what the keeper read. */
+		client->readable = false;
 		mpib_poller_remove(&client->io);
 		return mpib_keeper_fetch(client->keeper, client->fd, room, client);
 	}
 	if (n == 0)
 		client->eof = true;
 
+	/* Less than there was room for is all that there was: what comes next is told, but for an
+	 * end that was told already. */
+	client->readable = (size_t)n == room || client->ending;
 	client->n_in += (size_t)n;
 	return 0;
 }
@@ -224,20 +237,17 @@ static int send_some(struct mpib_client *client)
 	return 0;
 }
 
-/* Watches for what can go on: output, which is the client's next turn as well, or else input. */
+/* Watches for what can go on, or asks for the next turn. */
 static int set_events(struct mpib_client *client)
 {
-	uint32_t events = 0;
-
-	if (!client->io.poller)
+	if (!client->io.of)
 		return 0;
-	if (client->out.n || client->more)
-		events |= EPOLLOUT;
-	if (!client->eof && !is_closing(client) && !client->out.n && !client->more &&
-	    !mpib_session_waits(&client->session))
-		events |= EPOLLIN;
+	if (client->out.n)
+		return mpib_poller_change(&client->io, INPUT | EPOLLOUT);
 
-	return mpib_poller_change(&client->io, events);
+	if (client->more || may_read(client))
+		mpib_poller_again(&client->io);
+	return mpib_poller_change(&client->io, INPUT);
 }
 
 static int serve(struct mpib_client *client)
@@ -273,8 +283,8 @@ static void on_io(void *user, uint32_t revents);
 
 static int watch(struct mpib_client *client)
 {
-	return mpib_poller_add_part(client->poller, client->uid, &client->io, client->fd, EPOLLIN,
-				    on_io, client);
+	return mpib_poller_add(client->poller, client->uid, &client->io, client->fd, INPUT, on_io,
+			       client);
 }
 
 static void note_active(struct mpib_client *client)
@@ -290,9 +300,12 @@ static void on_io(void *user, uint32_t revents)
 
 	if (revents & EPOLLIN)
 		note_active(client);
+	if (revents & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		client->ending = true;
+	client->readable |= revents & EPOLLIN || client->ending;
 
 	r = send_some(client);
-	if (r >= 0 && revents & (EPOLLIN | EPOLLHUP | EPOLLERR))
+	if (r >= 0 && may_read(client))
 		r = read_some(client);
 	go_on(client, r);
 }
@@ -322,7 +335,7 @@ static void on_events(void *owner)
 	struct mpib_client *client = owner;
 
 	/* While the keeper reads it isn't watched: its turn comes with the keeper's answer. */
-	if (client->io.poller && !client->out.n && !client->more)
+	if (client->io.of && !client->out.n && !client->more)
 		go_on(client, 0);
 }
 

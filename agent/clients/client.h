@@ -44,10 +44,12 @@ struct mpib_client {
 	struct mpib_poll_item io; /* not watched while the keeper reads */
 	struct mpib_keeper *keeper;
 	int fd;
-	int table_fd; /* a sealed memfd that came along with what was read, or -1 */
-	bool eof;     /* nothing more will be read */
-	bool closing; /* close when the answers are out */
-	bool more;    /* its turn was over before its frames and answers were */
+	int table_fd;  /* a sealed memfd that came along with what was read, or -1 */
+	bool readable; /* there may be something to read */
+	bool ending;   /* the other end sends no more; there may be something to read */
+	bool eof;      /* nothing more will be read */
+	bool closing;  /* close when the answers are out */
+	bool more;     /* its turn was over before its frames and answers were */
 
 	size_t n_in;
 	size_t skip;	   /* bytes left of a frame too long to hold */

@@ -7,8 +7,8 @@
 #include "agent/base/cause.h"
 #include "agent/base/clock.h"
 
-/* Descriptors for everything but clients and their processes: standard streams, three epolls,
- * timer, signal and chores, directory, lock, hints, state, socket, journal, keeper, and one or two
+/* Descriptors for everything but clients and their processes: standard streams, two epolls, timer,
+ * signal, chores, directory, lock, hints, state, socket, journal, keeper, and one or two
  * for the moment. */
 #define RESERVED_FDS 18u
 

@@ -103,8 +103,8 @@ static int watch_process(struct mpib_peers *peers, pid_t pid, uint64_t start_tim
 	if (r < 0)
 		goto undo;
 
-	r = mpib_poller_add_part(peers->poller, watch->peer->user->uid, &watch->exit, pidfd,
-				 EPOLLIN, on_exit_seen, watch);
+	r = mpib_poller_add(peers->poller, watch->peer->user->uid, &watch->exit, pidfd, EPOLLIN,
+			    on_exit_seen, watch);
 	if (r < 0)
 		goto undo;
 

@@ -84,15 +84,13 @@ static void on_room(void *user)
 	mpib_server_resume(user);
 }
 
-/* A connection takes one descriptor, one more for its process, and its user takes one. */
+/* A connection takes one descriptor, and one more for its process. */
 static bool has_room(const struct mpib_server *server)
 {
 	uint32_t taken = server->n_clients + mpib_peers_n_watched(server->peers) +
-			 mpib_poller_n_parts(server->poller) +
 			 mpib_keeper_n_closing(server->keeper);
 
-	/* The first user's is among those that the agent needs for itself. */
-	return taken + MPIB_FD_BUDGET_CLIENT <= server->budget.fds + 1;
+	return taken + MPIB_FD_BUDGET_CLIENT <= server->budget.fds;
 }
 
 int mpib_server_adopt(struct mpib_server *server, const struct mpib_adopt_record *record,
@@ -376,6 +374,11 @@ struct mpib_server *mpib_server_free(struct mpib_server *server)
 	(void)sd_event_unref(server->loop);
 	free(server);
 	return NULL;
+}
+
+int mpib_server_turn(struct mpib_server *server)
+{
+	return mpib_poller_turn(server->poller, true);
 }
 
 bool mpib_server_socket_is_current(const struct mpib_server *server, int dir_fd)

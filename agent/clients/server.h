@@ -48,6 +48,9 @@ void mpib_server_leave_dir(struct mpib_server *server);
 /* Closes all connections: whoever needs one connects again, and looks at the table anew. */
 void mpib_server_disconnect_all(struct mpib_server *server);
 
+/* A turn of clients and of the loop; waits until there is something to do. Negative errno. */
+int mpib_server_turn(struct mpib_server *server);
+
 /* Adopts the record at @index of the state file, whose process lives: 0; -ESRCH where it is known
  * to be gone; -EEXIST, -EINVAL, -ERANGE where it contradicts others; else it can't be told. */
 int mpib_server_adopt(struct mpib_server *server, const struct mpib_adopt_record *record,

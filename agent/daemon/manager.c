@@ -336,7 +336,16 @@ int mpib_manager_new(const struct mpib_manager_args *args, struct mpib_manager *
 
 int mpib_manager_run(struct mpib_manager *m, struct mpib_cause *cause)
 {
-	int r = sd_event_loop(m->loop);
+	int code = 0;
+	int r = 0;
+
+	while (r >= 0 && sd_event_get_state(m->loop) != SD_EVENT_FINISHED) {
+		mpib_keeper_flush(m->keeper);
+		mpib_journal_flush(m->journal);
+		r = mpib_server_turn(m->server);
+	}
+	if (r >= 0)
+		r = sd_event_get_exit_code(m->loop, &code) < 0 ? 0 : code;
 
 	if (r < 0 && m->failure.text[0])
 		*cause = m->failure;

@@ -212,6 +212,9 @@ bool mpib_journal_emit(struct mpib_journal *journal, struct mpib_entry *entry)
 	}
 
 	journal->written++;
+	/* One a connection, and its answer is what a job waits for: these go when it is out. */
+	if (entry->event != MPIB_EVENT_REGISTER && entry->event != MPIB_EVENT_DEREGISTER)
+		mpib_journal_flush(journal);
 	return true;
 }
 
@@ -259,11 +262,15 @@ static void end_window(struct mpib_journal *journal, uint64_t now)
 	journal->window_start = now;
 }
 
+void mpib_journal_flush(struct mpib_journal *journal)
+{
+	mpib_journal_socket_flush(journal->socket);
+}
+
 void mpib_journal_tick(struct mpib_journal *journal)
 {
 	uint64_t now = journal->now_usec();
 
-	mpib_journal_socket_flush(journal->socket);
 	if (now - journal->window_start >= MPIB_JOURNAL_WINDOW_USEC)
 		end_window(journal, now);
 }

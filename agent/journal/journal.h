@@ -60,6 +60,9 @@ struct mpib_journal *mpib_journal_free(struct mpib_journal *journal);
 /* Ends a window that is over; called about once a second. */
 void mpib_journal_tick(struct mpib_journal *journal);
 
+/* Sends what waits; called at the end of each turn of the loop. */
+void mpib_journal_flush(struct mpib_journal *journal);
+
 /* Entries written and counted so far. */
 uint64_t mpib_journal_written(const struct mpib_journal *journal);
 uint64_t mpib_journal_suppressed(const struct mpib_journal *journal);

@@ -3,6 +3,7 @@
 #include "agent/journal/journal_socket.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 
 /* As an entry of the journal, or a line. */
 #define ENTRY_MAX 4096u
+_Static_assert(ENTRY_MAX <= PIPE_BUF, "a pipe takes a line whole");
 
 /* A burst of the journal's bound, while nobody reads. */
 #define WAITING_MAX (1024u * 1024u)
@@ -76,30 +78,48 @@ static bool send_datagram(struct mpib_journal_socket *js, const void *data, size
 	       (!means_later(errno) && errno != ECONNREFUSED && errno != ENOENT);
 }
 
-/* The same. A pipe that is ready takes a whole line. */
-static bool write_line(const struct mpib_journal_socket *js, const void *data, size_t len)
+/* Writes as many lines as a pipe that is ready takes whole. False where none is taken for now. */
+static bool write_lines(struct mpib_journal_socket *js)
 {
 	struct pollfd p = { .fd = js->fd, .events = POLLOUT };
+	char lines[PIPE_BUF];
+	size_t at = js->first;
+	size_t bytes = 0;
 
-	if (poll(&p, 1, 0) == 0)
+	while (at < js->end) {
+		uint32_t len;
+
+		memcpy(&len, js->waiting + at, sizeof(len));
+		if (bytes + len > sizeof(lines))
+			break;
+		memcpy(lines + bytes, js->waiting + at + sizeof(len), len);
+		bytes += len;
+		at += sizeof(len) + len;
+	}
+
+	if (poll(&p, 1, 0) == 0 || (write(js->fd, lines, bytes) < 0 && means_later(errno)))
 		return false;
-	return write(js->fd, data, len) >= 0 || !means_later(errno);
+	js->first = at;
+	return true;
 }
 
-static bool send_one(struct mpib_journal_socket *js, const void *data, size_t len)
+/* The same. */
+static bool send_entry(struct mpib_journal_socket *js)
 {
-	return js->path ? send_datagram(js, data, len) : write_line(js, data, len);
+	uint32_t len;
+
+	memcpy(&len, js->waiting + js->first, sizeof(len));
+	if (!send_datagram(js, js->waiting + js->first + sizeof(len), len))
+		return false;
+	js->first += sizeof(len) + len;
+	return true;
 }
 
 void mpib_journal_socket_flush(struct mpib_journal_socket *js)
 {
-	uint32_t len;
-
 	while (js->first < js->end) {
-		memcpy(&len, js->waiting + js->first, sizeof(len));
-		if (!send_one(js, js->waiting + js->first + sizeof(len), len))
+		if (!(js->path ? send_entry(js) : write_lines(js)))
 			return;
-		js->first += sizeof(len) + len;
 	}
 
 	js->first = 0;
@@ -108,6 +128,8 @@ void mpib_journal_socket_flush(struct mpib_journal_socket *js)
 
 static bool keep(struct mpib_journal_socket *js, const void *data, uint32_t len)
 {
+	if (sizeof(len) + len > WAITING_MAX - js->end)
+		mpib_journal_socket_flush(js);
 	if (sizeof(len) + len > WAITING_MAX - js->end && js->first) {
 		memmove(js->waiting, js->waiting + js->first, js->end - js->first);
 		js->end -= js->first;
@@ -151,8 +173,5 @@ bool mpib_journal_socket_put(struct mpib_journal_socket *js, const struct iovec 
 	else
 		len = (size_t)snprintf(data, sizeof(data), "mpib-agentd: %.4000s\n", message);
 
-	mpib_journal_socket_flush(js);
-	if (js->first == js->end && send_one(js, data, len))
-		return true;
 	return keep(js, data, (uint32_t)len);
 }

@@ -15,8 +15,9 @@ int mpib_journal_socket_new(const char *path, int fd, struct mpib_journal_socket
 /* Tries once more to send what waits, and drops the rest. */
 struct mpib_journal_socket *mpib_journal_socket_free(struct mpib_journal_socket *js);
 
-/* Takes an entry, with fields as "NAME=value" (no newline in a value) for the journal and @message
- * for a line of text. False where it is lost, there being no more room. */
+/* Takes an entry, to be sent with the next flush, with fields as "NAME=value" (no newline in a
+ * value) for the journal and @message for a line of text. False where it is lost, there being no
+ * more room. */
 bool mpib_journal_socket_put(struct mpib_journal_socket *js, const struct iovec *fields,
 			     int n_fields, const char *message);
 

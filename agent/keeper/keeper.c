@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop's side. Packets go out in their order; those that the channel has no room for wait here,
- * with their descriptors open. */
+/* The loop's side. What is asked of the keeper goes out in its order, once a turn of the loop, and
+ * waits here until then, or until there is room, with its descriptors open: each packet wakes the
+ * keeper. */
 #include "agent/keeper/keeper.h"
 
 #include <errno.h>
@@ -45,6 +46,7 @@ struct mpib_keeper {
 	size_t first;
 	size_t n_queued;
 	size_t capacity; /* a power of two, or 0 */
+	bool room_watched;
 	uint32_t n_closing;
 	uint32_t serial;
 };
@@ -114,43 +116,64 @@ static void close_ours(struct mpib_keeper *keeper, int fd, bool held)
 	keeper->n_closing--;
 }
 
-static int send_one(struct mpib_keeper *keeper, const struct outgoing *out)
+/* @r: what became of the packet that it went with. */
+static void settle(struct mpib_keeper *keeper, const struct outgoing *out, int r)
 {
-	int fd = out->message.type == MPIB_KEEPER_HOLD ? out->fd : -1;
+	struct entry *entry = find_entry(keeper, out->message.id);
+
+	if (out->message.type == MPIB_KEEPER_HOLD && r < 0 && entry)
+		entry->held = false;
+	else if (out->message.type == MPIB_KEEPER_DROP)
+		close_ours(keeper, out->fd, r == 0);
+}
+
+static struct outgoing *queued(const struct mpib_keeper *keeper, size_t n)
+{
+	return &keeper->queue[(keeper->first + n) & (keeper->capacity - 1)];
+}
+
+/* As many as one packet takes. False where there is no room for it. */
+static bool send_packet(struct mpib_keeper *keeper)
+{
+	struct mpib_keeper_message messages[MPIB_KEEPER_BATCH];
+	struct iovec part = { .iov_base = messages };
+	int fds[MPIB_KEEPER_BATCH];
+	size_t n_fds = 0;
+	size_t count = 0;
 	int r;
 
-	r = mpib_keeper_send(keeper->channel, &out->message, NULL, fd, MSG_DONTWAIT | MSG_NOSIGNAL);
+	for (; count < keeper->n_queued && count < MPIB_KEEPER_BATCH; count++) {
+		const struct outgoing *out = queued(keeper, count);
+
+		messages[count] = out->message;
+		if (out->message.type == MPIB_KEEPER_HOLD)
+			fds[n_fds++] = out->fd;
+	}
+	part.iov_len = count * sizeof(messages[0]);
+	r = mpib_keeper_send(keeper->channel, &part, 1, fds, n_fds, MSG_DONTWAIT);
 	if (r == -EAGAIN || r == -EINTR || r == -ENOBUFS || r == -ENOMEM)
-		return -EAGAIN;
+		return false;
 
-	if (out->message.type == MPIB_KEEPER_HOLD && r < 0) {
-		struct entry *entry = find_entry(keeper, out->fd);
-
-		if (entry)
-			entry->held = false;
-	} else if (out->message.type == MPIB_KEEPER_DROP) {
-		close_ours(keeper, out->fd, r == 0);
-	}
-	return 0;
+	for (size_t n = 0; n < count; n++)
+		settle(keeper, queued(keeper, n), r);
+	keeper->first = (keeper->first + count) & (keeper->capacity - 1);
+	keeper->n_queued -= count;
+	return true;
 }
 
-static void watch_room(struct mpib_keeper *keeper)
+static void watch_room(struct mpib_keeper *keeper, bool wanted)
 {
-	uint32_t events = EPOLLIN | (keeper->n_queued ? EPOLLOUT : 0);
-
-	if (keeper->io)
-		(void)sd_event_source_set_io_events(keeper->io, events);
+	if (!keeper->io || keeper->room_watched == wanted)
+		return;
+	keeper->room_watched = wanted;
+	(void)sd_event_source_set_io_events(keeper->io, EPOLLIN | (wanted ? EPOLLOUT : 0));
 }
 
-static void flush(struct mpib_keeper *keeper)
+void mpib_keeper_flush(struct mpib_keeper *keeper)
 {
-	while (keeper->n_queued) {
-		if (send_one(keeper, &keeper->queue[keeper->first]) < 0)
-			return;
-		keeper->first = (keeper->first + 1) & (keeper->capacity - 1);
-		keeper->n_queued--;
-	}
-	watch_room(keeper);
+	while (keeper->n_queued && send_packet(keeper))
+		;
+	watch_room(keeper, keeper->n_queued > 0);
 }
 
 static int grow_queue(struct mpib_keeper *keeper)
@@ -161,7 +184,7 @@ static int grow_queue(struct mpib_keeper *keeper)
 	if (!grown)
 		return -ENOMEM;
 	for (size_t n = 0; n < keeper->n_queued; n++)
-		grown[n] = keeper->queue[(keeper->first + n) & (keeper->capacity - 1)];
+		grown[n] = *queued(keeper, n);
 	free(keeper->queue);
 	keeper->queue = grown;
 	keeper->first = 0;
@@ -169,17 +192,13 @@ static int grow_queue(struct mpib_keeper *keeper)
 	return 0;
 }
 
-/* Sends now, or when there is room. -ENOMEM: neither. */
-static int send_in_order(struct mpib_keeper *keeper, const struct outgoing *out)
+/* Goes with the next flush. -ENOMEM. */
+static int enqueue(struct mpib_keeper *keeper, const struct outgoing *out)
 {
-	if (!keeper->n_queued && send_one(keeper, out) == 0)
-		return 0;
 	if (keeper->n_queued == keeper->capacity && grow_queue(keeper) < 0)
 		return -ENOMEM;
 
-	keeper->queue[(keeper->first + keeper->n_queued++) & (keeper->capacity - 1)] = *out;
-	if (keeper->n_queued == 1)
-		watch_room(keeper);
+	*queued(keeper, keeper->n_queued++) = *out;
 	return 0;
 }
 
@@ -194,7 +213,7 @@ void mpib_keeper_hold(struct mpib_keeper *keeper, int fd, uid_t uid)
 	if (!entry)
 		return;
 	*entry = (struct entry){ .held = true };
-	if (send_in_order(keeper, &out) < 0)
+	if (enqueue(keeper, &out) < 0)
 		entry->held = false;
 }
 
@@ -211,7 +230,7 @@ int mpib_keeper_fetch(struct mpib_keeper *keeper, int fd, size_t room, void *own
 		keeper->serial = 1;
 	out.message.serial = keeper->serial;
 	out.message.room = room < MPIB_KEEPER_ROOM ? (uint32_t)room : MPIB_KEEPER_ROOM;
-	r = send_in_order(keeper, &out);
+	r = enqueue(keeper, &out);
 	if (r < 0)
 		return r;
 
@@ -230,7 +249,7 @@ void mpib_keeper_close(struct mpib_keeper *keeper, int fd)
 		*entry = (struct entry){ 0 };
 	(void)shutdown(fd, SHUT_RDWR);
 	keeper->n_closing++;
-	if (held && send_in_order(keeper, &out) == 0)
+	if (held && enqueue(keeper, &out) == 0)
 		return;
 
 	close_ours(keeper, fd, false);
@@ -271,16 +290,21 @@ static int on_channel(sd_event_source *source, int channel, uint32_t revents, vo
 	struct mpib_keeper *keeper = user;
 	struct mpib_keeper_message message;
 	uint8_t bytes[MPIB_KEEPER_ROOM];
+	const struct iovec parts[2] = {
+		{ .iov_base = &message, .iov_len = sizeof(message) },
+		{ .iov_base = bytes, .iov_len = sizeof(bytes) },
+	};
+	size_t n_fds = 1;
 	int fd;
 	ssize_t n;
 
 	if (revents & EPOLLOUT)
-		flush(keeper);
+		mpib_keeper_flush(keeper);
 
 	/* One a turn: what it brings is work. */
-	n = mpib_keeper_receive(channel, &message, bytes, sizeof(bytes), &fd, MSG_DONTWAIT);
+	n = mpib_keeper_receive(channel, parts, 2, &fd, &n_fds);
 	if (n > 0) {
-		hand_out(keeper, &message, bytes, fd);
+		hand_out(keeper, &message, bytes, n_fds ? fd : -1);
 	} else if (n == 0 || (n != -EAGAIN && n != -EINTR)) {
 		(void)sd_event_source_set_enabled(source, SD_EVENT_OFF);
 		keeper->ops->gone(keeper->user);
@@ -332,7 +356,6 @@ int mpib_keeper_start(struct mpib_keeper *keeper, sd_event *loop, const struct m
 	if (r < 0)
 		return r;
 	(void)sd_event_source_set_description(keeper->io, "keeper");
-	watch_room(keeper);
 	return 0;
 }
 
@@ -355,12 +378,13 @@ struct mpib_keeper *mpib_keeper_free(struct mpib_keeper *keeper)
 
 	(void)sd_event_source_unref(keeper->io);
 	keeper->io = NULL;
+	mpib_keeper_flush(keeper);
 	while (keeper->n_queued) {
 		struct pollfd room = { .fd = keeper->channel, .events = POLLOUT };
 
 		if (poll(&room, 1, FLUSH_MS) != 1)
 			break;
-		flush(keeper);
+		mpib_keeper_flush(keeper);
 	}
 	(void)close(keeper->channel);
 	if (keeper->pid > 0)

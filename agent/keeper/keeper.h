@@ -48,6 +48,10 @@ int mpib_keeper_start(struct mpib_keeper *keeper, sd_event *loop, const struct m
 /* Lets the keeper end, which closes what it holds; waits for that, but not for long. */
 struct mpib_keeper *mpib_keeper_free(struct mpib_keeper *keeper);
 
+/* Sends what was asked of the keeper since the last time; called at the end of each turn of the
+ * loop. */
+void mpib_keeper_flush(struct mpib_keeper *keeper);
+
 /* Has the keeper hold a socket of ours, connected or listening, with the user whose descriptors
  * may come by it. From now on it is closed by mpib_keeper_close() alone. */
 void mpib_keeper_hold(struct mpib_keeper *keeper, int fd, uid_t uid);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 /* Bytes of one read, at most. */
 #define MPIB_KEEPER_ROOM 4096u
@@ -30,7 +31,11 @@ enum mpib_keeper_type {
 	MPIB_KEEPER_FAILED,
 };
 
-/* One packet of the channel. The sender is this program: nothing in it is in doubt. */
+/* A packet to the keeper has up to so many messages, and a socket for each HOLD among them. */
+#define MPIB_KEEPER_BATCH 16u
+
+/* The head of a packet from the keeper, or one of a packet to it. The sender is this program:
+ * nothing in it is in doubt. */
 struct mpib_keeper_message {
 	uint32_t type;	 /* enum mpib_keeper_type */
 	int32_t id;	 /* of the socket: the loop's descriptor number */
@@ -53,13 +58,13 @@ struct mpib_keeper_job {
 
 STAILQ_HEAD(mpib_keeper_jobs, mpib_keeper_job);
 
-/* Sends one packet, with @fd unless it is -1. @flags as for sendmsg(). Negative errno. */
-int mpib_keeper_send(int channel, const struct mpib_keeper_message *message, const void *bytes,
-		     int fd, int flags);
-/* Receives one packet, and a descriptor where one comes along, else -1: bytes, 0 at the end, or a
- * negative errno. */
-ssize_t mpib_keeper_receive(int channel, struct mpib_keeper_message *message, void *bytes,
-			    size_t size, int *ret_fd, int flags);
+/* Sends one packet, with descriptors where there are any. Negative errno. */
+int mpib_keeper_send(int channel, const struct iovec *parts, size_t n_parts, const int *fds,
+		     size_t n_fds, int flags);
+/* Receives one packet without waiting, and up to *@n_fds descriptors, which becomes how many came:
+ * bytes, 0 at the end, or a negative errno. */
+ssize_t mpib_keeper_receive(int channel, const struct iovec *parts, size_t n_parts, int *fds,
+			    size_t *n_fds);
 
 /* True where a socket that was shut down has nothing left to read, so that to close it closes
  * nothing else. */

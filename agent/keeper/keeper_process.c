@@ -29,8 +29,8 @@
  * them, so that a user's closed sockets don't fill this process's table. */
 #define JOBS_MAX 1024u
 
-/* Descriptors that stay free: a packet's socket must find room. */
-#define SPARE_FDS 16u
+/* Descriptors that stay free: a packet's sockets must find room. */
+#define SPARE_FDS MPIB_KEEPER_BATCH
 
 /* After a want of processes, descriptors or memory. */
 #define RETRY_SEC 1
@@ -119,8 +119,9 @@ static void say_failed(struct keeper *keeper, int32_t id, uint32_t serial)
 		.id = id,
 		.serial = serial,
 	};
+	const struct iovec part = { .iov_base = &message, .iov_len = sizeof(message) };
 
-	(void)mpib_keeper_send(keeper->channel, &message, NULL, -1, MSG_NOSIGNAL);
+	(void)mpib_keeper_send(keeper->channel, &part, 1, NULL, 0, 0);
 }
 
 /* ---- children ------------------------------------------------------------------------------- */
@@ -288,28 +289,39 @@ static struct held *find_held(const struct keeper *keeper, int32_t id)
 	return held && held[id].fd >= 0 ? &held[id] : NULL;
 }
 
+static void do_message(struct keeper *keeper, const struct mpib_keeper_message *message, int fd)
+{
+	struct held *held = find_held(keeper, message->id);
+
+	if (message->type == MPIB_KEEPER_HOLD) {
+		hold(keeper, message, fd);
+	} else if (message->type == MPIB_KEEPER_DROP && held) {
+		drop(keeper, message, held);
+	} else if (message->type == MPIB_KEEPER_FETCH && held) {
+		held->taking = message->serial;
+		add_job(keeper, message, held);
+	} else if (message->type == MPIB_KEEPER_FETCH) {
+		say_failed(keeper, message->id, message->serial);
+	}
+}
+
 /* False where the agent is gone. */
 static bool read_packet(struct keeper *keeper)
 {
-	struct mpib_keeper_message message;
-	struct held *held;
-	int fd;
-	ssize_t n;
+	struct mpib_keeper_message messages[MPIB_KEEPER_BATCH];
+	const struct iovec part = { .iov_base = messages, .iov_len = sizeof(messages) };
+	int fds[MPIB_KEEPER_BATCH];
+	size_t n_fds = MPIB_KEEPER_BATCH;
+	size_t next_fd = 0;
+	ssize_t n = mpib_keeper_receive(keeper->channel, &part, 1, fds, &n_fds);
 
-	n = mpib_keeper_receive(keeper->channel, &message, NULL, 0, &fd, MSG_DONTWAIT);
 	if (n <= 0)
 		return n == -EAGAIN || n == -EINTR;
 
-	held = find_held(keeper, message.id);
-	if (message.type == MPIB_KEEPER_HOLD) {
-		hold(keeper, &message, fd);
-	} else if (message.type == MPIB_KEEPER_DROP && held) {
-		drop(keeper, &message, held);
-	} else if (message.type == MPIB_KEEPER_FETCH && held) {
-		held->taking = message.serial;
-		add_job(keeper, &message, held);
-	} else if (message.type == MPIB_KEEPER_FETCH) {
-		say_failed(keeper, message.id, message.serial);
+	for (size_t k = 0; k < (size_t)n / sizeof(messages[0]); k++) {
+		bool holds = messages[k].type == MPIB_KEEPER_HOLD;
+
+		do_message(keeper, &messages[k], holds && next_fd < n_fds ? fds[next_fd++] : -1);
 	}
 	return true;
 }

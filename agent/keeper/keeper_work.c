@@ -16,67 +16,6 @@
 /* A sleep that a signal can end is ended so often. */
 #define WAKE_USEC 100000
 
-/* ---- packets -------------------------------------------------------------------------------- */
-
-int mpib_keeper_send(int channel, const struct mpib_keeper_message *message, const void *bytes,
-		     int fd, int flags)
-{
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = { .header = { .cmsg_len = CMSG_LEN(sizeof(int)),
-				  .cmsg_level = SOL_SOCKET,
-				  .cmsg_type = SCM_RIGHTS } };
-	struct iovec parts[2] = {
-		{ .iov_base = (void *)(uintptr_t)message, .iov_len = sizeof(*message) },
-		{ .iov_base = (void *)(uintptr_t)bytes,
-		  .iov_len = message->n > 0 ? (size_t)message->n : 0 },
-	};
-	struct msghdr packet = { .msg_iov = parts, .msg_iovlen = bytes ? 2 : 1 };
-	ssize_t n;
-
-	if (fd >= 0) {
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
-		packet.msg_control = &control;
-		packet.msg_controllen = CMSG_LEN(sizeof(int));
-	}
-	do {
-		n = sendmsg(channel, &packet, flags);
-	} while (n < 0 && errno == EINTR && !(flags & MSG_DONTWAIT));
-	return n < 0 ? -errno : 0;
-}
-
-ssize_t mpib_keeper_receive(int channel, struct mpib_keeper_message *message, void *bytes,
-			    size_t size, int *ret_fd, int flags)
-{
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	struct iovec parts[2] = {
-		{ .iov_base = message, .iov_len = sizeof(*message) },
-		{ .iov_base = bytes, .iov_len = size },
-	};
-	struct msghdr packet = {
-		.msg_iov = parts,
-		.msg_iovlen = bytes ? 2 : 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
-	const struct cmsghdr *header;
-	ssize_t n;
-
-	*ret_fd = -1;
-	n = recvmsg(channel, &packet, flags | MSG_CMSG_CLOEXEC);
-	if (n < 0)
-		return -errno;
-
-	header = CMSG_FIRSTHDR(&packet);
-	if (header && header->cmsg_len >= CMSG_LEN(sizeof(int)))
-		memcpy(ret_fd, CMSG_DATA(header), sizeof(int));
-	return n;
-}
-
 /* ---- descriptors ---------------------------------------------------------------------------- */
 
 /* A memfd whose size is fixed and not large. Only a memfd can have the seal; to ask for it doesn't
@@ -151,6 +90,10 @@ static void fetch(int channel, const struct mpib_keeper_job *job, struct catch *
 		.id = job->id,
 		.serial = job->serial,
 	};
+	struct iovec parts[2] = {
+		{ .iov_base = &answer, .iov_len = sizeof(answer) },
+		{ .iov_base = catch->bytes },
+	};
 	int table = -1;
 
 	answer.n = (int32_t)read_all(job->fd, job->room, catch);
@@ -161,7 +104,8 @@ static void fetch(int channel, const struct mpib_keeper_job *job, struct catch *
 	}
 
 	/* The answer first: it may be the last thing that this process does. */
-	(void)mpib_keeper_send(channel, &answer, catch->bytes, table, MSG_NOSIGNAL);
+	parts[1].iov_len = answer.n > 0 ? (size_t)answer.n : 0;
+	(void)mpib_keeper_send(channel, parts, 2, &table, table >= 0, 0);
 	for (uint32_t n = 0; n < catch->n_fds; n++)
 		dispose(catch->fds[n]);
 }

@@ -264,7 +264,17 @@ struct seen {
 	unsigned int strange; /* calls on what isn't the agent's own */
 };
 
-/* A client's connection is a stream, and the channel to the keeper is made of packets. */
+static unsigned int count_parts(const char *line, const char *part)
+{
+	unsigned int count = 0;
+
+	for (const char *at = strstr(line, part); at; at = strstr(at + 1, part))
+		count++;
+	return count;
+}
+
+/* A client's connection is a stream, and the channel to the keeper is made of packets, of which
+ * each brings it some. */
 static void judge(const char *line, struct seen *seen)
 {
 	const char *what = strchr(line, '<');
@@ -274,7 +284,8 @@ static void judge(const char *line, struct seen *seen)
 
 	seen->looks += strncmp(line, "recvmsg(", 8) == 0 && strstr(line, "MSG_PEEK") &&
 		       strstr(line, "MSG_CTRUNC");
-	seen->handed += rights && packets && strncmp(line, "sendmsg(", 8) == 0;
+	if (rights && packets && strncmp(line, "sendmsg(", 8) == 0)
+		seen->handed += count_parts(strstr(line, "SCM_RIGHTS"), "<UNIX-STREAM");
 	if (rights && strncmp(line, "recvmsg(", 8) == 0) {
 		seen->passed++;
 		seen->memfds += packets && strstr(line, "memfd:") != NULL;

@@ -95,11 +95,11 @@ static void close_server(void)
 
 void world_serve(void)
 {
-	while (world.up && sd_event_run(server.loop, 0) > 0)
+	while (world.up && mpib_poller_turn(server.poller, false) > 0)
 		;
-	/* what ended processes held is freed in slices */
-	while (world.up && mpib_flows_step(&world.flows))
-		;
+	/* a slice of what ended processes held, and of a save that goes on */
+	if (world.up)
+		(void)mpib_flows_step(&world.flows);
 }
 
 /* ---- the reference -------------------------------------------------------------------------- */
