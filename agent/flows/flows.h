@@ -22,6 +22,7 @@ struct mpib_flows {
 	const struct mpib_hints *hints; /* what the table shows; shares write it */
 	struct mpib_adopt *adopt;	/* NULL: nothing is kept for a restart (tests) */
 	struct mpib_journal *journal;
+	uint32_t save_slice; /* what a slice of a save may cost; 0: the usual (tests want less) */
 	/* mpib_flows_step() has something to do; NULL: nobody asks. */
 	void (*wake)(void *wake_user);
 	void *wake_user;

@@ -181,9 +181,10 @@ static struct mpib_reg *next_reg(struct mpib_flows *flows)
 /* A slice of it; a negative errno ends it until the next try. */
 static int put_unsaved(struct mpib_flows *flows)
 {
+	uint32_t most = flows->save_slice ? flows->save_slice : SLICE_COST;
 	uint32_t cost = 0;
 
-	while (flows->n_unsaved && cost < SLICE_COST) {
+	while (flows->n_unsaved && cost < most) {
 		struct mpib_reg *reg = next_reg(flows);
 		int r;
 

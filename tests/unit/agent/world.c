@@ -207,7 +207,11 @@ static int open_agent(void)
 	struct mpib_cause cause;
 	int r;
 
-	world.flows = (struct mpib_flows){ .journal = journal };
+	/* From one slot or registration a slice to all in one. */
+	world.flows = (struct mpib_flows){
+		.journal = journal,
+		.save_slice = (uint32_t)(1 + world.n_started * 37 % 211),
+	};
 	r = mpib_hints_open(disk.dir_fd, world.dir, world.ini_slots, &world.hints, &cause);
 	if (r == 0)
 		r = mpib_registry_new(mpib_hints_entries(world.hints), &world.flows.registry);
@@ -264,11 +268,11 @@ void world_tick(void)
 		}
 	}
 	(void)mpib_shares_check_overrides(world.flows.shares, &cause);
-	/* What is left of it comes in the next slices, before anything else happens here. */
-	do
-		mpib_flows_save(&world.flows);
-	while (world.flows.save_more);
+	mpib_flows_save(&world.flows);
 	if (disk.frozen || disk.hit || disk.full || disk.broken)
+		return;
+	/* Other things happen before the next slice. */
+	if (world.flows.save_more)
 		return;
 	if (world.flows.unsaved.text[0])
 		fail_msg("can't save on a good disk: %s", world.flows.unsaved.text);

@@ -2,6 +2,7 @@
 /* What must hold at every moment, and the life and end of the model's directory. */
 #include "tests/unit/agent/world.h"
 
+#include "agent/flows/flows_impl.h"
 #include "agent/journal/journal_socket.h"
 #include "common/hint.h"
 #include "tests/unit/agent/disk.h"
@@ -88,8 +89,30 @@ static void check_slots(void)
 	}
 }
 
+/* A save that goes on in slices ends when nothing is missing, so what is missing is counted right
+ * whatever happens between two of them. */
+static void check_unsaved(void)
+{
+	const struct mpib_flows *flows = &world.flows;
+	uint32_t missing = 0;
+
+	for (uint32_t n = 0; n < mpib_registry_entries(flows->registry); n++) {
+		const struct mpib_reg *reg;
+
+		LIST_FOREACH(reg, &mpib_registry_slot(flows->registry, n)->regs, of_slot)
+		{
+			missing += mpib_flows_record(flows, reg) == MPIB_RECORD_NONE;
+		}
+	}
+	if (missing != flows->n_unsaved)
+		fail_msg("%u registrations are not in the state file, and %u are called so",
+			 missing, flows->n_unsaved);
+}
+
 void world_check(void)
 {
+	if (world.up && world.flows.adopt)
+		check_unsaved();
 	if (world.table_due)
 		return;
 	entries = disk_read_table(table, TABLE_MAX);
