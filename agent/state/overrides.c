@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A sorted array in memory, written whole to a second file that then takes the place of the first:
- * a kill at any moment leaves the old one or the new one. */
+ * a kill at any moment leaves the old one or the new one. A file of another version is kept under
+ * the name of its version, where an agent of that version finds it again. */
 #include "agent/state/overrides.h"
 
 #include <arpa/inet.h>
@@ -21,6 +22,9 @@
 
 #define NEW_NAME MPIB_OVERRIDES_NAME ".new"
 
+/* "overrides.v" and a version. */
+#define NAME_SIZE 32u
+
 /* The file's image, so that one write takes all of it. */
 struct image {
 	struct mpib_overrides_header header;
@@ -32,6 +36,7 @@ struct mpib_overrides {
 	char *dir;  /* for messages */
 	uint32_t count;
 	bool due;	    /* the file says something else than what is in force */
+	uint32_t other;	    /* version of the file that is there, which is not ours; 0: none */
 	struct image image; /* list: by flow */
 };
 
@@ -134,6 +139,26 @@ static int write_file(const struct image *image, size_t size, int dir_fd)
 	return renameat(dir_fd, NEW_NAME, dir_fd, MPIB_OVERRIDES_NAME) < 0 ? -errno : 0;
 }
 
+static void name_of_version(uint32_t version, char ret[NAME_SIZE])
+{
+	(void)snprintf(ret, NAME_SIZE, MPIB_OVERRIDES_NAME ".v%u", version);
+}
+
+/* Makes room for a file of ours without losing the one that is there. */
+static int put_aside(struct mpib_overrides *overrides)
+{
+	char name[NAME_SIZE];
+
+	if (!overrides->other)
+		return 0;
+	name_of_version(overrides->other, name);
+	if (renameat(overrides->dir_fd, MPIB_OVERRIDES_NAME, overrides->dir_fd, name) < 0 &&
+	    errno != ENOENT)
+		return -errno;
+	overrides->other = 0;
+	return 0;
+}
+
 static int save(struct mpib_overrides *overrides, struct mpib_cause *cause)
 {
 	struct image *image = &overrides->image;
@@ -148,7 +173,9 @@ static int save(struct mpib_overrides *overrides, struct mpib_cause *cause)
 	boot_id(image->header.boot_id);
 	image->header.checksum = image_checksum(image, overrides->count);
 
-	r = write_file(image, image_size(overrides->count), overrides->dir_fd);
+	r = put_aside(overrides);
+	if (r == 0)
+		r = write_file(image, image_size(overrides->count), overrides->dir_fd);
 	overrides->due = r < 0;
 	if (r < 0)
 		return mpib_cause_set(cause, r, "can't write %s/" MPIB_OVERRIDES_NAME ": %s",
@@ -178,37 +205,89 @@ static bool image_is_good(const struct image *image, ssize_t size)
 	return true;
 }
 
-static int load(struct mpib_overrides *overrides, struct mpib_cause *cause)
+static int refuse_version(struct mpib_overrides *overrides, struct mpib_cause *cause)
+{
+	char name[NAME_SIZE];
+	int r;
+
+	overrides->other = overrides->image.header.version;
+	name_of_version(overrides->other, name);
+	r = put_aside(overrides);
+	if (r < 0)
+		return mpib_cause_set(
+			cause, -EPROTONOSUPPORT,
+			"%s/" MPIB_OVERRIDES_NAME " is of version %u, not %u, and can't "
+			"be renamed (%s): it stays, what it sets is not in force, and "
+			"nothing can be set",
+			overrides->dir, overrides->image.header.version, MPIB_OVERRIDES_VERSION,
+			strerror(-r));
+	return mpib_cause_set(
+		cause, -EPROTONOSUPPORT,
+		"%s/" MPIB_OVERRIDES_NAME " is of version %u, not %u: what it sets is "
+		"not in force, and it is kept as %s for an agent of that version",
+		overrides->dir, overrides->image.header.version, MPIB_OVERRIDES_VERSION, name);
+}
+
+/* 1 where it is there. */
+static int load_file(struct mpib_overrides *overrides, const char *name, struct mpib_cause *cause)
 {
 	mpib_cleanup(mpib_closep) int fd = -1;
+	struct image *image = &overrides->image;
 	uint8_t boot[16];
 	struct stat st;
 	ssize_t n;
 	int r;
 
-	fd = openat(overrides->dir_fd, MPIB_OVERRIDES_NAME,
-		    O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	fd = openat(overrides->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0 && errno == ENOENT)
 		return 0;
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return mpib_cause_set(cause, -errno, "can't open %s/" MPIB_OVERRIDES_NAME ": %s",
-				      overrides->dir, strerror(errno));
+		return mpib_cause_set(cause, -errno, "can't open %s/%s: %s", overrides->dir, name,
+				      strerror(errno));
 
-	r = mpib_dir_check_file(&st, overrides->dir, MPIB_OVERRIDES_NAME, cause);
+	r = mpib_dir_check_file(&st, overrides->dir, name, cause);
 	if (r < 0)
 		return r;
 
-	n = read(fd, &overrides->image, sizeof(overrides->image));
-	if (n < 0 || !image_is_good(&overrides->image, n))
+	n = read(fd, image, sizeof(*image));
+	if (n >= (ssize_t)sizeof(image->header) && image->header.magic == MPIB_OVERRIDES_MAGIC &&
+	    image->header.version != MPIB_OVERRIDES_VERSION)
+		return refuse_version(overrides, cause);
+	if (n < 0 || !image_is_good(image, n))
 		return mpib_cause_set(cause, -EBADMSG,
-				      "%s/" MPIB_OVERRIDES_NAME " is damaged: shares that were set "
-				      "by mpibctl are lost, the policy holds",
-				      overrides->dir);
+				      "%s/%s is damaged: shares that were set by mpibctl are lost, "
+				      "the policy holds",
+				      overrides->dir, name);
 
 	boot_id(boot);
-	if (memcmp(boot, overrides->image.header.boot_id, sizeof(boot)) == 0)
-		overrides->count = overrides->image.header.count;
-	return 0;
+	if (memcmp(boot, image->header.boot_id, sizeof(boot)) == 0)
+		overrides->count = image->header.count;
+	return 1;
+}
+
+/* What an agent of another version has put aside of ours. */
+static int load_kept(struct mpib_overrides *overrides, struct mpib_cause *cause)
+{
+	char name[NAME_SIZE];
+	int r;
+
+	name_of_version(MPIB_OVERRIDES_VERSION, name);
+	r = load_file(overrides, name, cause);
+	if (r == 1 && renameat(overrides->dir_fd, name, overrides->dir_fd, MPIB_OVERRIDES_NAME) < 0)
+		overrides->due = true; /* written anew with the next check */
+	return r;
+}
+
+static int load(struct mpib_overrides *overrides, struct mpib_cause *cause)
+{
+	int r = load_file(overrides, MPIB_OVERRIDES_NAME, cause);
+	struct mpib_cause kept;
+	int k;
+
+	if (r != 0 && r != -EPROTONOSUPPORT)
+		return r;
+	k = overrides->other ? 0 : load_kept(overrides, r == 0 ? cause : &kept);
+	return r == 0 ? k : r;
 }
 
 int mpib_overrides_open(int dir_fd, const char *dir, struct mpib_overrides **ret,
@@ -231,8 +310,8 @@ int mpib_overrides_open(int dir_fd, const char *dir, struct mpib_overrides **ret
 	*ret = overrides;
 	r = load(overrides, cause);
 	/* Said to be lost, so it must not come back with the next start. */
-	overrides->due = r < 0;
-	return r;
+	overrides->due |= r < 0 && r != -EPROTONOSUPPORT;
+	return r < 0 ? r : 0;
 }
 
 /* ---- changes -------------------------------------------------------------------------------- */

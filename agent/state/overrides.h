@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shares that a person set for a while, above the policy. Kept in a file of the agent's directory,
  * so that a restart doesn't end them; the end of the boot does. The file may be missing or
- * damaged: what can't be trusted is left out, whole. One thread. */
+ * damaged: what can't be trusted is left out, whole. One of another version is kept under another
+ * name, for an agent of that version, which looks for it there. One thread. */
 #ifndef MPIB_AGENT_OVERRIDES_H
 #define MPIB_AGENT_OVERRIDES_H
 

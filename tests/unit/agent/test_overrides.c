@@ -123,6 +123,8 @@ static void each_damaged_byte_makes_the_file_worthless(void **state)
 	fd = openat(dir_fd, MPIB_OVERRIDES_NAME, O_RDWR);
 	assert_true(fd >= 0);
 	for (off_t at = 0; at < 64 + 2 * 24; at++) {
+		if (at == 4)
+			at += 4; /* another version is no damage */
 		assert_int_equal(pread(fd, &byte, 1, at), 1);
 		byte ^= 0x10;
 		assert_int_equal(pwrite(fd, &byte, 1, at), 1);
@@ -146,6 +148,100 @@ static void each_damaged_byte_makes_the_file_worthless(void **state)
 	assert_null(mpib_overrides_free(overrides));
 	overrides = open_set(0);
 	assert_int_equal(mpib_overrides_count(overrides), 1);
+	assert_null(mpib_overrides_free(overrides));
+}
+
+static void write_later_version(char ret[256])
+{
+	struct mpib_overrides_header header = {
+		.magic = MPIB_OVERRIDES_MAGIC,
+		.version = MPIB_OVERRIDES_VERSION + 1,
+		.record_size = 48,
+		.count = 3,
+	};
+	int fd = openat(dir_fd, MPIB_OVERRIDES_NAME, O_WRONLY | O_CREAT | O_EXCL, 0600);
+
+	memset(ret, 0x5A, 256);
+	memcpy(ret, &header, sizeof(header));
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, ret, 256), 256);
+	assert_int_equal(close(fd), 0);
+}
+
+static void expect_bytes(const char *name, const char bytes[256])
+{
+	char found[257];
+	int fd = openat(dir_fd, name, O_RDONLY);
+
+	if (fd < 0)
+		fail_msg("no file %s", name);
+	assert_int_equal(read(fd, found, sizeof(found)), 256);
+	assert_memory_equal(found, bytes, 256);
+	assert_int_equal(close(fd), 0);
+}
+
+/* An upgrade and the way back, and then the way there again: nobody's shares are lost. */
+static void each_version_finds_its_own_again(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+	struct mpib_cause cause;
+	char later[256];
+
+	(void)state;
+	assert_int_equal(set(overrides, 1, 2, 3, 0), 0);
+	assert_null(mpib_overrides_free(overrides));
+	/* what a later one does that is made like this one */
+	assert_int_equal(renameat(dir_fd, "overrides", dir_fd, "overrides.v1"), 0);
+	write_later_version(later);
+
+	overrides = open_set(-EPROTONOSUPPORT);
+	expect_bytes("overrides.v2", later);
+	assert_int_equal(mpib_overrides_count(overrides), 1);
+	assert_int_equal(mpib_overrides_find(overrides, 1, 2)->share, 3);
+	assert_int_equal(mpib_overrides_check(overrides, &cause), 0);
+	assert_int_equal(set(overrides, 5, 6, 7, 0), 0);
+	assert_null(mpib_overrides_free(overrides));
+	expect_bytes("overrides.v2", later);
+
+	overrides = open_set(0);
+	assert_int_equal(mpib_overrides_count(overrides), 2);
+	assert_null(mpib_overrides_free(overrides));
+	assert_int_equal(faccessat(dir_fd, "overrides.v1", F_OK, 0), -1);
+}
+
+/* Also where there is nothing of ours to come back to. */
+static void a_later_version_is_kept_though_shares_are_set(void **state)
+{
+	struct mpib_overrides *overrides;
+	struct mpib_cause cause;
+	char later[256];
+
+	(void)state;
+	write_later_version(later);
+	overrides = open_set(-EPROTONOSUPPORT);
+	assert_int_equal(mpib_overrides_count(overrides), 0);
+	assert_int_equal(mpib_overrides_check(overrides, &cause), 0);
+	assert_int_equal(set(overrides, 5, 6, 7, 0), 0);
+	assert_null(mpib_overrides_free(overrides));
+	expect_bytes("overrides.v2", later);
+}
+
+static void what_cannot_be_put_aside_is_not_overwritten(void **state)
+{
+	struct mpib_overrides *overrides;
+	struct mpib_cause cause;
+	char later[256];
+
+	(void)state;
+	write_later_version(later);
+	assert_int_equal(mkdirat(dir_fd, "overrides.v2", 0700), 0);
+	overrides = open_set(-EPROTONOSUPPORT);
+	assert_int_equal(mpib_overrides_check(overrides, &cause), 0);
+	assert_int_equal(set(overrides, 5, 6, 7, 0), -EISDIR);
+	expect_bytes("overrides", later);
+	assert_int_equal(unlinkat(dir_fd, "overrides.v2", AT_REMOVEDIR), 0);
+	assert_int_equal(set(overrides, 5, 6, 7, 0), 0);
+	expect_bytes("overrides.v2", later);
 	assert_null(mpib_overrides_free(overrides));
 }
 
@@ -206,6 +302,9 @@ int main(void)
 		T(time_ends_them),
 		T(there_is_a_most),
 		T(each_damaged_byte_makes_the_file_worthless),
+		T(each_version_finds_its_own_again),
+		T(a_later_version_is_kept_though_shares_are_set),
+		T(what_cannot_be_put_aside_is_not_overwritten),
 		T(a_planted_file_is_not_read),
 		T(what_cannot_be_kept_is_not_in_force),
 		T(what_was_unset_does_not_come_back_once_it_can_be_written),
