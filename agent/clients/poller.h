@@ -25,7 +25,8 @@ struct mpib_poll_item {
 	void *user;
 };
 
-/* @loop is run by mpib_poller_turn() alone. */
+/* @loop is run by mpib_poller_turn() alone; its timers are set before the first turn, or by what it
+ * calls. */
 int mpib_poller_new(sd_event *loop, struct mpib_poller **ret);
 /* Nothing is watched any more. */
 struct mpib_poller *mpib_poller_free(struct mpib_poller *poller);

@@ -239,9 +239,9 @@ static void a_turn_waits_for_the_loop_as_well(void **state)
 	unsigned int fired = 0;
 
 	(void)state;
-	turn();
 	assert_true(sd_event_add_time_relative(loop, &timer, CLOCK_MONOTONIC, 20000, 1, on_time,
 					       &fired) >= 0);
+	turn();
 	while (!fired)
 		assert_true(mpib_poller_turn(poller, true) >= 0);
 	(void)sd_event_source_unref(timer);
