@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "common/hint.h"
+#include "tests/agent/harness/stalls.h"
 
 /* Each waits that long between two registrations. */
 #define PAUSE_NSEC 200000000u
@@ -27,10 +28,16 @@
 #define SLOWER 1
 #endif
 
+struct calm_sample {
+	uint64_t start; /* on the clock */
+	uint64_t end;
+	uint32_t waited; /* in between, for a core */
+};
+
 struct calm_member {
 	_Atomic uint32_t n;
 	_Atomic uint32_t failed;
-	uint32_t nsec[KEPT];
+	struct calm_sample samples[KEPT];
 };
 
 struct calm_board {
@@ -44,6 +51,7 @@ struct calm {
 	const struct agent *agent;
 	struct calm_board *board;
 	const struct mpib_hint_header *header;
+	struct stalls *stalls;
 	struct harness_cores before;
 	uint64_t start_ms;
 	pid_t watcher;
@@ -59,18 +67,18 @@ static uint64_t now_nsec(void)
 }
 
 /* One registration, timed. Returns false where it isn't answered with a slot. */
-static bool register_timed(const struct calm *calm, int fd, uint32_t flow, uint32_t *ret_nsec)
+static bool register_timed(const struct calm *calm, int fd, uint32_t flow, struct calm_sample *ret)
 {
 	struct harness_cores agents = harness_cores(calm->agent->pid);
 	struct harness_cores own = harness_cores(getpid());
 	uint64_t start = now_nsec();
 	struct answer a = agent_register(fd, 1, test_ip("10.7.0.1"), test_ip("10.7.1.0") + flow);
-	uint64_t took = now_nsec() - start;
+	uint64_t end = now_nsec();
 	uint64_t waited = harness_cores(calm->agent->pid).waited - agents.waited +
 			  harness_cores(getpid()).waited - own.waited;
 
-	took -= waited < took ? waited : took;
-	*ret_nsec = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+	*ret = (struct calm_sample){ start, end,
+				     waited < UINT32_MAX ? (uint32_t)waited : UINT32_MAX };
 	return a.ok && a.status == MPIB_STATUS_OK;
 }
 
@@ -87,16 +95,16 @@ static void run_member(const struct calm *calm, uint32_t number)
 	}
 
 	while (!atomic_load(&calm->board->stop)) {
-		uint32_t nsec = 0;
+		struct calm_sample sample;
 
 		(void)nanosleep(&pause, NULL);
 		pause.tv_nsec = PAUSE_NSEC;
 		/* Several share a flow: the table is for the attack, too. */
-		if (!register_timed(calm, fd, (number % 8) << 24, &nsec) ||
+		if (!register_timed(calm, fd, (number % 8) << 24, &sample) ||
 		    agent_deregister(fd, 1).status != MPIB_STATUS_OK)
 			(void)atomic_fetch_add(&me->failed, 1);
 		if (me->n < KEPT)
-			me->nsec[me->n++] = nsec;
+			me->samples[me->n++] = sample;
 	}
 }
 
@@ -163,6 +171,7 @@ struct calm *calm_start(const struct agent *agent)
 	calm->agent = agent;
 	calm->header = agent_map_hints(agent);
 	prefer(agent->pid);
+	calm->stalls = stalls_start();
 	calm->board = mmap(NULL, sizeof(*calm->board), PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(calm->board != MAP_FAILED);
@@ -187,7 +196,17 @@ static int compare(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-static void collect(const struct calm_board *board, struct calm_figures *ret)
+/* What is left of it without what the machine is answerable for. */
+static uint32_t judge_sample(const struct calm *calm, const struct calm_sample *sample)
+{
+	uint64_t took = sample->end - sample->start;
+	uint64_t off = sample->waited + stalls_within(calm->stalls, sample->start, sample->end);
+
+	took -= off < took ? off : took;
+	return took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+}
+
+static void collect(const struct calm *calm, struct calm_figures *ret)
 {
 	uint32_t *all = calloc((size_t)CALM_CLIENTS * KEPT, sizeof(*all));
 
@@ -196,10 +215,10 @@ static void collect(const struct calm_board *board, struct calm_figures *ret)
 		return;
 	}
 	for (uint32_t n = 0; n < CALM_CLIENTS; n++) {
-		const struct calm_member *member = &board->members[n];
+		const struct calm_member *member = &calm->board->members[n];
 
-		memcpy(all + ret->requests, member->nsec, member->n * sizeof(*all));
-		ret->requests += member->n;
+		for (uint32_t k = 0; k < member->n; k++)
+			all[ret->requests++] = judge_sample(calm, &member->samples[k]);
 		ret->failed += member->failed;
 	}
 	qsort(all, ret->requests, sizeof(*all), compare);
@@ -224,7 +243,9 @@ struct calm_figures calm_stop(struct calm *calm)
 	for (uint32_t n = 0; n < CALM_CLIENTS; n++)
 		(void)harness_reap(calm->pids[n]);
 	(void)harness_reap(calm->watcher);
-	collect(calm->board, &figures);
+	stalls_stop(calm->stalls);
+	collect(calm, &figures);
+	stalls_free(calm->stalls);
 	figures.beat_gap_ms = (double)atomic_load(&calm->board->gap_nsec) / 1e6;
 	figures.agent_percent = took_ms ? (double)used / 1e4 / (double)took_ms : 0;
 	(void)munmap(calm->board, sizeof(*calm->board));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Well-behaved clients beside an attack: how long their registrations take, and whether the
- * heartbeat keeps its interval. Waits of the agent and of the client for a core are taken off:
- * they are the machine's matter. */
+ * heartbeat keeps its interval. Waits of the agent and of the client for a core are taken off, and
+ * what cores stood still for: they are the machine's matter. */
 #ifndef MPIB_TESTS_AGENT_CALM_H
 #define MPIB_TESTS_AGENT_CALM_H
 
