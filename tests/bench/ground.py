@@ -119,10 +119,11 @@ class Ends:
 
 
 class Ground:
-    def __init__(self, build, merged, quick, only, cases):
+    def __init__(self, build, merged, quick, only, cases, before=None):
         self.build = os.path.abspath(build)
         self.shown_build = build
         self.merged = merged  # name -> path
+        self.before = before and os.path.abspath(before)
         self.quick = quick
         self.only = only
         self.cases = cases
@@ -138,6 +139,8 @@ class Ground:
         command = ["tests/bench/run", self.shown_build, "--only", part, "--case", case]
         for name, path in self.merged.items():
             command += ["--merged", f"{name}={path}"]
+        if self.before:
+            command += ["--before", self.before]
         if self.quick:
             command.append("--quick")
         return {"part": part, "case": case, **values,

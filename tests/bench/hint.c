@@ -270,13 +270,14 @@ static const struct mpib_hint_entry *map_table(const char *dir)
 							      sizeof(struct mpib_hint_header));
 }
 
-/* From the first entry that changes to the last one. */
+/* From the first entry that changes to the last one. Where this process had no core as the first
+ * ones changed, that was before the look that found it: "late_us" is how long before at most. */
 static void slots(const char *dir, unsigned long count, uint32_t want)
 {
 	const struct mpib_hint_entry *table = map_table(dir);
 	static uint32_t slot[SLOTS_MAX];
 	unsigned long at = 0;
-	double first = 0, last;
+	double first = 0, before = 0, last;
 	int fd = dial(dir);
 
 	for (unsigned long n = 0; n < count; n++)
@@ -284,14 +285,20 @@ static void slots(const char *dir, unsigned long count, uint32_t want)
 	(void)puts("ready");
 	(void)fflush(stdout);
 	/* the agent's order is not known: any of them may be the first */
-	while (first == 0)
+	while (first == 0) {
+		double look = np_now();
+
 		for (unsigned long n = 0; n < count && first == 0; n++)
 			if (mpib_hint_load(&table[slot[n]].sup_bw) == want)
 				first = np_now();
+		if (first == 0)
+			before = look;
+	}
 	while (at < count)
 		at += mpib_hint_load(&table[slot[at]].sup_bw) == want;
 	last = np_now();
-	(void)printf("{\"slots\": %lu, \"change_us\": %.2f}\n", count, (last - first) * 1e6);
+	(void)printf("{\"slots\": %lu, \"change_us\": %.2f, \"late_us\": %.2f}\n", count,
+		     (last - first) * 1e6, (first - before) * 1e6);
 	(void)close(fd);
 }
 

@@ -210,10 +210,25 @@ def attacks(results):
                   "≤ 1000 µs, ≤ 1500 ms"], rows) if rows else ""
 
 
+def single(results):
+    rows = []
+    for r in results.of("single"):
+        for name in ("before", "now"):
+            if name in r:
+                rows.append([{"together": "one core", "apart": "two cores"}[r["case"]], name,
+                             f"{r[name]['p50_us']:.1f}", f"{r[name]['p99_us']:.1f}",
+                             f"{r[name]['agent_us']:.1f}"])
+        if "ratio" in r:
+            rows.append(["", "ratio", f"{r['ratio']['p50_us']:.2f}", f"{r['ratio']['p99_us']:.2f}",
+                         f"{r['ratio']['agent_us']:.2f}"])
+    return table(["client and agent on", "agent", "p50, µs", "p99, µs", "agent's own, µs"],
+                 rows) if rows else ""
+
+
 SECTIONS = {"machine": machine, "instructions": instructions, "goodput": goodput,
             "unlimited": unlimited, "latency": latency, "split-pays": split_pays,
             "split-cost": split_cost, "scale": scale, "set-up": set_up, "hint": hint,
-            "attacks": attacks}
+            "attacks": attacks, "single": single}
 
 
 def markdown(records):
