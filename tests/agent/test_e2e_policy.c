@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "common/hint.h"
 #include "tests/agent/harness/fresh.h"
@@ -223,6 +224,21 @@ static void two_reloads_at_once_both_get_their_verdict(void **state)
 	expect_part(ctl(CTL_OK, "--json", "status", NULL), "\"reload_refused\": true");
 }
 
+/* The keeper of a killed agent holds the socket until it learns of the end. */
+static void await_refusal(void)
+{
+	static const struct timespec pause = { .tv_nsec = 1000000 };
+	uint64_t end = harness_now_ms() + 5000;
+	int fd;
+
+	while ((fd = agent_connect(&agent)) >= 0) {
+		(void)close(fd);
+		if (harness_now_ms() >= end)
+			fail_msg("the socket of a killed agent is still there");
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
 static void exit_codes_tell_down_from_forbidden_from_bad_use(void **state)
 {
 	static const char *const status[] = { "--json", "status", NULL };
@@ -246,6 +262,7 @@ static void exit_codes_tell_down_from_forbidden_from_bad_use(void **state)
 		expect_nothing(out);
 	}
 	assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL); /* leaves its socket */
+	await_refusal();
 	expect_nothing(ctl(CTL_NO_AGENT, "--json", "flows", NULL));
 	expect_nothing(ctl(CTL_NO_AGENT, "reload", NULL, NULL));
 	/* the table can be read all the same */
