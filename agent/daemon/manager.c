@@ -375,6 +375,7 @@ struct mpib_manager *mpib_manager_free(struct mpib_manager *m)
 		(void)close(m->chores_fd);
 	(void)mpib_adopt_free(m->flows.adopt);
 	mpib_flows_done(&m->flows);
+	(void)mpib_config_loading_free(m->loading);
 	(void)mpib_policy_free(m->policy);
 	(void)mpib_registry_free(m->registry);
 	(void)mpib_hints_free(m->hints);

@@ -12,6 +12,7 @@
 #include "agent/daemon/files.h"
 #include "agent/daemon/manager.h"
 #include "agent/journal/journal.h"
+#include "agent/policy/config.h"
 #include "agent/flows/flows.h"
 #include "agent/state/hints.h"
 
@@ -40,11 +41,12 @@ struct mpib_manager {
 	uint64_t policy_usec; /* likewise */
 	uint64_t n_reloads;
 	uint64_t n_reloads_refused;
-	char status[768];	 /* the latest that the service manager was told */
-	bool ready_due;		 /* it took no READY yet: said again with each beat */
-	bool reload_due;	 /* asked for, and not begun */
-	bool reloading;		 /* begun: shares follow */
-	struct mpib_cause error; /* of the latest reload, "" where it was good */
+	char status[768];		     /* the latest that the service manager was told */
+	bool ready_due;			     /* it took no READY yet: said again with each beat */
+	bool reload_due;		     /* asked for, and not begun */
+	struct mpib_config_loading *loading; /* begun: the file is parsed */
+	bool reloading;			     /* the policy holds: shares follow */
+	struct mpib_cause error;	     /* of the latest reload, "" where it was good */
 	bool started;
 	bool policy_missing; /* the defaults are in force */
 };

@@ -26,22 +26,25 @@ void mpib_manager_settle_slots(struct mpib_manager *m, struct mpib_policy *polic
 	policy->slots = entries;
 }
 
-/* Takes the file into force: the shares follow, slice by slice. */
-static int load_policy(struct mpib_manager *m, struct mpib_cause *cause)
+/* Reads the file: parsed it is slice by slice. */
+static int begin_loading(struct mpib_manager *m, struct mpib_cause *cause)
 {
-	struct mpib_policy *policy = NULL;
-	int r;
+	int r = mpib_config_open(m->args.config, &m->loading, cause);
 
-	r = mpib_config_load(m->args.config, &policy, cause);
 	if (r == -ENOENT)
 		return mpib_cause_set(cause, r,
 				      "%s: no such file; the policy in force stays; an empty file "
 				      "means the defaults",
 				      m->args.config);
-	if (r < 0)
-		return r;
+	return r;
+}
 
-	r = mpib_hints_grow(m->hints, policy->slots, cause);
+/* Takes @policy, its callee's also on failure, into force: the shares follow, slice by slice. */
+static int begin_policy(struct mpib_manager *m, struct mpib_policy *policy,
+			struct mpib_cause *cause)
+{
+	int r = mpib_hints_grow(m->hints, policy->slots, cause);
+
 	if (r < 0) {
 		(void)mpib_policy_free(policy);
 		return r;
@@ -51,7 +54,20 @@ static int load_policy(struct mpib_manager *m, struct mpib_cause *cause)
 	mpib_manager_settle_slots(m, policy);
 	m->policy_missing = false;
 	mpib_shares_begin_policy(m->flows.shares, policy);
+	m->reloading = true;
 	return 0;
+}
+
+/* A slice of the file, or at its end what follows. */
+static int go_on_loading(struct mpib_manager *m, struct mpib_cause *cause)
+{
+	struct mpib_policy *policy = NULL;
+	int r = mpib_config_step(m->loading, &policy, cause);
+
+	if (r > 0)
+		return 0;
+	m->loading = mpib_config_loading_free(m->loading);
+	return r < 0 ? r : begin_policy(m, policy, cause);
 }
 
 static void end_reload(struct mpib_manager *m, struct mpib_share_changes *changes, bool refused)
@@ -90,20 +106,22 @@ static void take_over(struct mpib_manager *m)
 bool mpib_manager_reload_step(struct mpib_manager *m)
 {
 	struct mpib_cause cause;
+	int r = 0;
 
-	if (m->reloading) {
-		if (mpib_shares_step(m->flows.shares))
-			return true;
-		take_over(m);
+	if (m->loading) {
+		r = go_on_loading(m, &cause);
+	} else if (m->reloading) {
+		if (!mpib_shares_step(m->flows.shares))
+			take_over(m);
 	} else if (m->reload_due) {
 		m->reload_due = false;
 		mpib_server_reload_begins(m->server);
 		mpib_notify_reloading();
-		m->reloading = load_policy(m, &cause) >= 0;
-		if (!m->reloading)
-			refuse(m, &cause);
+		r = begin_loading(m, &cause);
 	}
-	return m->reloading || m->reload_due;
+	if (r < 0)
+		refuse(m, &cause);
+	return m->loading || m->reloading || m->reload_due;
 }
 
 void mpib_manager_reload(void *user)

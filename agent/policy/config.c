@@ -14,8 +14,6 @@
 #include "common/ipv4.h"
 #include "common/macros.h"
 
-MPIB_DEFINE_CLEANUP(struct mpib_policy *, mpib_policy_free);
-
 /* ---- sections ------------------------------------------------------------------------------- */
 
 /* Splits "word A B" in place; returns how many words there are (at most 4 are stored). */
@@ -227,34 +225,66 @@ static void free_pairs(struct mpib_config_parser *parser)
 	}
 }
 
-int mpib_config_parse(const char *path, const char *text, size_t len, struct mpib_policy **ret,
-		      struct mpib_cause *cause)
+int mpib_config_parse_begin(struct mpib_config_parse *parse, const char *path, const char *text,
+			    size_t len, struct mpib_cause *cause)
 {
 	static const struct mpib_ini_ops ops = { .section = on_section,
 						 .pair = mpib_config_on_pair };
-	mpib_cleanup(mpib_policy_freep) struct mpib_policy *policy = NULL;
-	struct mpib_cause detail = { "" };
-	struct mpib_config_parser parser = { 0 };
+	int r;
+
+	*parse = (struct mpib_config_parse){ .path = path };
+	r = mpib_policy_new(&parse->parser.policy);
+	if (r < 0)
+		return mpib_cause_set(cause, r, "%s: out of memory", path);
+
+	mpib_ini_begin(&parse->ini, text, len, &ops, &parse->parser, &parse->detail);
+	return 0;
+}
+
+int mpib_config_parse_step(struct mpib_config_parse *parse, size_t size, struct mpib_policy **ret,
+			   struct mpib_cause *cause)
+{
+	struct mpib_config_parser *parser = &parse->parser;
 	unsigned int line = 0;
 	int r;
 
-	r = mpib_policy_new(&policy);
-	if (r < 0)
-		return mpib_cause_set(cause, r, "%s: out of memory", path);
-
-	parser.policy = policy;
-	r = mpib_ini_parse(text, len, &ops, &parser, &line, &detail);
-	if (r == 0)
-		r = seal(&parser, &detail);
-	if (parser.error_line)
-		line = parser.error_line;
-	free_pairs(&parser);
+	if (parse->read) {
+		r = seal(parser, &parse->detail);
+	} else {
+		r = mpib_ini_step(&parse->ini, size, &line);
+		parse->read = r == 0;
+		if (r >= 0)
+			return 1;
+	}
+	if (parser->error_line)
+		line = parser->error_line;
 
 	if (r == -ENOMEM)
-		return mpib_cause_set(cause, r, "%s: out of memory", path);
+		return mpib_cause_set(cause, r, "%s: out of memory", parse->path);
 	if (r < 0)
-		return mpib_cause_set(cause, r, "%s:%u: %s", path, line, detail.text);
+		return mpib_cause_set(cause, r, "%s:%u: %s", parse->path, line, parse->detail.text);
 
-	*ret = mpib_steal_ptr(policy);
+	*ret = mpib_steal_ptr(parser->policy);
 	return 0;
+}
+
+void mpib_config_parse_end(struct mpib_config_parse *parse)
+{
+	free_pairs(&parse->parser);
+	parse->parser.policy = mpib_policy_free(parse->parser.policy);
+}
+
+int mpib_config_parse(const char *path, const char *text, size_t len, struct mpib_policy **ret,
+		      struct mpib_cause *cause)
+{
+	struct mpib_config_parse parse;
+	int r = mpib_config_parse_begin(&parse, path, text, len, cause);
+
+	if (r < 0)
+		return r;
+	do
+		r = mpib_config_parse_step(&parse, len, ret, cause);
+	while (r > 0);
+	mpib_config_parse_end(&parse);
+	return r;
 }

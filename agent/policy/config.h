@@ -24,6 +24,15 @@ int mpib_config_parse(const char *path, const char *text, size_t len, struct mpi
  * -EINVAL for what is not a regular file. */
 int mpib_config_load(const char *path, struct mpib_policy **ret, struct mpib_cause *cause);
 
+/* The same in slices, for a loop that others wait for. The file is read at once, and the policy is
+ * that of then. @path lives as long. */
+struct mpib_config_loading;
+int mpib_config_open(const char *path, struct mpib_config_loading **ret, struct mpib_cause *cause);
+/* 1 where more is to be done, 0 with the policy, or a negative errno. */
+int mpib_config_step(struct mpib_config_loading *loading, struct mpib_policy **ret,
+		     struct mpib_cause *cause);
+struct mpib_config_loading *mpib_config_loading_free(struct mpib_config_loading *loading);
+
 /* What a policy file is by now, beside what was loaded from it. Numbers as in the admin protocol.
  */
 enum mpib_config_file {

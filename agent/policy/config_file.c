@@ -8,11 +8,14 @@
 
 #include "agent/base/crc32.h"
 #include "agent/base/read.h"
-#include "agent/policy/config.h"
+#include "agent/policy/config_impl.h"
 #include "common/cleanup.h"
 #include "common/macros.h"
 
 #define FILE_MAX_BYTES (16u << 20)
+
+/* Of a text, parsed in one slice: some 50 us. */
+#define SLICE_BYTES 8192u
 
 static int64_t nsec(const struct timespec *time)
 {
@@ -69,28 +72,72 @@ static int read_file(const char *path, char **ret_text, size_t *ret_len,
 	return 0;
 }
 
-int mpib_config_load(const char *path, struct mpib_policy **ret, struct mpib_cause *cause)
+struct mpib_config_loading {
+	char *text;
+	struct mpib_policy_source source;
+	struct mpib_config_parse parse;
+};
+
+struct mpib_config_loading *mpib_config_loading_free(struct mpib_config_loading *loading)
 {
-	mpib_cleanup(mpib_freep) char *text = NULL;
-	struct mpib_policy_stamp stamp;
+	if (!loading)
+		return NULL;
+
+	mpib_config_parse_end(&loading->parse);
+	free(loading->text);
+	free(loading);
+	return NULL;
+}
+
+int mpib_config_open(const char *path, struct mpib_config_loading **ret, struct mpib_cause *cause)
+{
+	struct mpib_config_loading *loading = calloc(1, sizeof(*loading));
 	size_t len = 0;
 	int r;
 
-	r = read_file(path, &text, &len, &stamp);
-	if (r == -EINVAL)
-		return mpib_cause_set(cause, r, "%s: not a regular file", path);
-	if (r < 0)
-		return mpib_cause_set(cause, r, "%s: %s", path, strerror(-r));
+	if (!loading)
+		return mpib_cause_set(cause, -ENOMEM, "%s: out of memory", path);
 
-	r = mpib_config_parse(path, text, len, ret, cause);
-	if (r < 0)
+	r = read_file(path, &loading->text, &len, &loading->source.same);
+	if (r == -EINVAL)
+		(void)mpib_cause_set(cause, r, "%s: not a regular file", path);
+	else if (r < 0)
+		(void)mpib_cause_set(cause, r, "%s: %s", path, strerror(-r));
+	if (r == 0)
+		r = mpib_config_parse_begin(&loading->parse, path, loading->text, len, cause);
+	if (r < 0) {
+		(void)mpib_config_loading_free(loading);
 		return r;
-	(*ret)->source = (struct mpib_policy_source){
-		.same = stamp,
-		.size = len,
-		.crc = mpib_crc32(text, len),
-	};
+	}
+
+	loading->source.size = len;
+	loading->source.crc = mpib_crc32(loading->text, len);
+	*ret = loading;
 	return 0;
+}
+
+int mpib_config_step(struct mpib_config_loading *loading, struct mpib_policy **ret,
+		     struct mpib_cause *cause)
+{
+	int r = mpib_config_parse_step(&loading->parse, SLICE_BYTES, ret, cause);
+
+	if (r == 0)
+		(*ret)->source = loading->source;
+	return r;
+}
+
+int mpib_config_load(const char *path, struct mpib_policy **ret, struct mpib_cause *cause)
+{
+	struct mpib_config_loading *loading = NULL;
+	int r = mpib_config_open(path, &loading, cause);
+
+	if (r < 0 || !loading)
+		return r;
+	do
+		r = mpib_config_step(loading, ret, cause);
+	while (r > 0);
+	(void)mpib_config_loading_free(loading);
+	return r;
 }
 
 const char *mpib_config_file_name(enum mpib_config_file state)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "agent/policy/config.h"
+#include "agent/policy/ini_source.h"
 #include "common/mpib_agent_iface.h"
 
 enum mpib_config_section {
@@ -37,6 +38,23 @@ struct mpib_config_parser {
 	struct pending_pair *pairs;		  /* newest first; the head is the current one */
 	struct mpib_flow_rule flow;		  /* the current one */
 };
+
+/* A text on its way to a policy. */
+struct mpib_config_parse {
+	const char *path; /* for messages */
+	struct mpib_config_parser parser;
+	struct mpib_ini ini;
+	struct mpib_cause detail;
+	bool read; /* all lines are */
+};
+
+/* @parse doesn't move until its end; @path and @text live as long. -ENOMEM. */
+int mpib_config_parse_begin(struct mpib_config_parse *parse, const char *path, const char *text,
+			    size_t len, struct mpib_cause *cause);
+/* 1 where there is more; 0 with the policy, the caller's, or a negative errno. */
+int mpib_config_parse_step(struct mpib_config_parse *parse, size_t size, struct mpib_policy **ret,
+			   struct mpib_cause *cause);
+void mpib_config_parse_end(struct mpib_config_parse *parse);
 
 /* Refuses what is no name of an island: -EBADMSG with the reason in @cause. */
 int mpib_config_check_island(const char *name, struct mpib_cause *cause);

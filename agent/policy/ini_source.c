@@ -8,32 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
-struct source {
-	const char *next;
-	const char *end;
-	unsigned int line;
-	const struct mpib_ini_ops *ops;
-	void *user;
-	struct mpib_cause *cause;
-	int error;			  /* of the first refusal; nothing is read after it */
-	char text[MPIB_INI_LINE_MAX + 1]; /* the current line, without comment */
-	const char *value;		  /* in it; inih may have seen its start only */
-	size_t key_len;
-};
-
 static bool is_blank(char c)
 {
 	return c == ' ' || c == '\t';
 }
 
-static int refuse(struct source *source, int error)
+static int refuse(struct mpib_ini *source, int error)
 {
 	source->error = error;
 	return error;
 }
 
 /* The next line of the text; its end excludes "\n" and a "\r" before it. */
-static bool next_line(struct source *source, const char **ret_start, const char **ret_end)
+static bool next_line(struct mpib_ini *source, const char **ret_start, const char **ret_end)
 {
 	const char *newline;
 	const char *end;
@@ -68,7 +55,7 @@ static const char *cut_tail(const char *start, const char *end)
 	return end;
 }
 
-static int check_bytes(struct source *source, const char *start, const char *end)
+static int check_bytes(struct mpib_ini *source, const char *start, const char *end)
 {
 	for (const char *p = start; p < end; p++) {
 		unsigned char c = (unsigned char)*p;
@@ -86,7 +73,7 @@ static int check_bytes(struct source *source, const char *start, const char *end
 }
 
 /* "[name]", @end without blanks and comment. */
-static int read_section(struct source *source, char *line)
+static int read_section(struct mpib_ini *source, char *line)
 {
 	char *close = strchr(line, ']');
 	char *name = line + 1;
@@ -107,7 +94,7 @@ static int read_section(struct source *source, char *line)
 	return r < 0 ? refuse(source, r) : 0;
 }
 
-static int check_pair(struct source *source, const char *line)
+static int check_pair(struct mpib_ini *source, const char *line)
 {
 	const char *equals = strchr(line, '=');
 	const char *colon = strchr(line, ':');
@@ -142,7 +129,7 @@ static int check_pair(struct source *source, const char *line)
 }
 
 /* Looks at one line and leaves what counts of it in the source's text. */
-static int prepare_line(struct source *source, const char *start, const char *end)
+static int prepare_line(struct mpib_ini *source, const char *start, const char *end)
 {
 	char *buf = source->text;
 	const char *text = start;
@@ -178,8 +165,14 @@ static int prepare_line(struct source *source, const char *start, const char *en
 	return *buf == '[' ? read_section(source, buf) : check_pair(source, buf);
 }
 
+/* inih has room for more than that. */
+static char *put_line(char *str, const char *line)
+{
+	return memcpy(str, line, strlen(line) + 1);
+}
+
 /* "key=value" and a newline, as much of the value as fits. */
-static void put_pair(char *str, size_t size, const struct source *source)
+static void put_pair(char *str, size_t size, const struct mpib_ini *source)
 {
 	size_t room = size - source->key_len - sizeof("=\n");
 	size_t len = strlen(source->value);
@@ -190,7 +183,7 @@ static void put_pair(char *str, size_t size, const struct source *source)
 	if (len > room)
 		len = room;
 	memcpy(str, source->value, len);
-	(void)strcpy(str + len, "\n");
+	memcpy(str + len, "\n", sizeof("\n"));
 }
 
 /* inih's fgets: NULL ends the parse, at the end of the text or at the first refusal. inih 55 as
@@ -199,19 +192,23 @@ static void put_pair(char *str, size_t size, const struct source *source)
  */
 static char *read_line(char *str, int num, void *stream)
 {
-	struct source *source = stream;
+	struct mpib_ini *source = stream;
 	const char *start;
 	const char *end;
 
-	if (source->error || !next_line(source, &start, &end))
+	if (source->resumed) {
+		source->resumed = false;
+		return put_line(str, "\n");
+	}
+	if (source->error || source->next >= source->slice_end || !next_line(source, &start, &end))
 		return NULL;
 	if (prepare_line(source, start, end) < 0)
 		return NULL;
 
 	if (!source->text[0])
-		(void)strcpy(str, "\n");
+		(void)put_line(str, "\n");
 	else if (source->text[0] == '[')
-		(void)strcpy(str, "[-]\n");
+		(void)put_line(str, "[-]\n");
 	else
 		put_pair(str, (size_t)num, source);
 	return str;
@@ -220,7 +217,7 @@ static char *read_line(char *str, int num, void *stream)
 /* inih's handler: non-zero means success. */
 static int on_pair(void *user, const char *section, const char *name, const char *value)
 {
-	struct source *source = user;
+	struct mpib_ini *source = user;
 	int r;
 
 	(void)section; /* cut at 49 bytes by inih; the source reported the whole name */
@@ -239,26 +236,34 @@ static int on_pair(void *user, const char *section, const char *name, const char
 	return r >= 0;
 }
 
-int mpib_ini_parse(const char *text, size_t len, const struct mpib_ini_ops *ops, void *user,
-		   unsigned int *ret_line, struct mpib_cause *cause)
+void mpib_ini_begin(struct mpib_ini *ini, const char *text, size_t len,
+		    const struct mpib_ini_ops *ops, void *user, struct mpib_cause *cause)
 {
 	static const char bom[] = { '\xef', '\xbb', '\xbf' };
-	struct source source = {
+
+	*ini = (struct mpib_ini){
 		.next = text,
 		.end = text + len,
 		.ops = ops,
 		.user = user,
 		.cause = cause,
 	};
+	if (len >= sizeof(bom) && memcmp(text, bom, sizeof(bom)) == 0)
+		ini->next += sizeof(bom);
+}
+
+/* Each slice is a text of its own to inih: the only thing that it knows from line to line, the
+ * section, is ours. But it takes what its first line begins with for a byte order mark. */
+int mpib_ini_step(struct mpib_ini *ini, size_t size, unsigned int *ret_line)
+{
 	int r;
 
-	if (len >= sizeof(bom) && memcmp(text, bom, sizeof(bom)) == 0)
-		source.next += sizeof(bom);
+	ini->slice_end = size < (size_t)(ini->end - ini->next) ? ini->next + size : ini->end;
+	ini->resumed = ini->line > 0;
+	r = ini_parse_stream(read_line, ini, on_pair, ini);
+	if (r != 0 && !ini->error)
+		ini->error = mpib_cause_set(ini->cause, -EBADMSG, "the line can't be understood");
 
-	r = ini_parse_stream(read_line, &source, on_pair, &source);
-	if (r != 0 && !source.error)
-		source.error = mpib_cause_set(cause, -EBADMSG, "the line can't be understood");
-
-	*ret_line = r > 0 && !source.line ? (unsigned int)r : source.line;
-	return source.error;
+	*ret_line = r > 0 && !ini->line ? (unsigned int)r : ini->line;
+	return ini->error ? ini->error : ini->next < ini->end;
 }

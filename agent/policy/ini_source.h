@@ -5,6 +5,7 @@
 #ifndef MPIB_AGENT_INI_SOURCE_H
 #define MPIB_AGENT_INI_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "agent/base/cause.h"
@@ -22,9 +23,27 @@ struct mpib_ini_ops {
 		    struct mpib_cause *cause);
 };
 
-/* Parses @text of @len bytes. 0, or a negative errno with *ret_line and @cause for the first line
- * that can't stand. */
-int mpib_ini_parse(const char *text, size_t len, const struct mpib_ini_ops *ops, void *user,
-		   unsigned int *ret_line, struct mpib_cause *cause);
+/* A text of which a part is parsed. Fields are the source's own. */
+struct mpib_ini {
+	const char *next;
+	const char *end;
+	const char *slice_end; /* what starts here comes with the next slice */
+	bool resumed;	       /* inih gets a blank line first */
+	unsigned int line;
+	const struct mpib_ini_ops *ops;
+	void *user;
+	struct mpib_cause *cause;
+	int error;			  /* of the first refusal; nothing is read after it */
+	char text[MPIB_INI_LINE_MAX + 1]; /* the current line, without comment */
+	const char *value;		  /* in it; inih may have seen its start only */
+	size_t key_len;
+};
+
+/* @text of @len bytes lives until it is parsed, and so do @user and @cause. */
+void mpib_ini_begin(struct mpib_ini *ini, const char *text, size_t len,
+		    const struct mpib_ini_ops *ops, void *user, struct mpib_cause *cause);
+/* Parses @size bytes or some more, to the end of a line. 1 where there is more; 0 at the end; a
+ * negative errno with *ret_line and the cause for the first line that can't stand. */
+int mpib_ini_step(struct mpib_ini *ini, size_t size, unsigned int *ret_line);
 
 #endif

@@ -139,6 +139,8 @@ static void measure(bool apart)
 int main(int argc, char *argv[])
 {
 	bool apart = argc == 2 && strcmp(argv[1], "apart") == 0;
+	size_t p50 = ROUNDS / 2;
+	size_t p99 = (size_t)ROUNDS * 99 / 100;
 	struct harness_cores before;
 	uint64_t used;
 
@@ -157,8 +159,7 @@ int main(int argc, char *argv[])
 	qsort(board->whole, ROUNDS, sizeof(board->whole[0]), compare);
 	(void)printf("{\"p50_us\": %.1f, \"p99_us\": %.1f, \"whole_p50_us\": %.1f, "
 		     "\"whole_p99_us\": %.1f, \"agent_us\": %.2f}\n",
-		     board->nsec[ROUNDS / 2] / 1e3, board->nsec[ROUNDS * 99 / 100] / 1e3,
-		     board->whole[ROUNDS / 2] / 1e3, board->whole[ROUNDS * 99 / 100] / 1e3,
-		     (double)used / 1e3 / (2 * ROUNDS));
+		     board->nsec[p50] / 1e3, board->nsec[p99] / 1e3, board->whole[p50] / 1e3,
+		     board->whole[p99] / 1e3, (double)used / 1e3 / (2 * ROUNDS));
 	return 0;
 }

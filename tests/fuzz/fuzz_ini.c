@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "agent/policy/config.h"
+#include "agent/policy/config_impl.h"
 #include "tests/fuzz/fuzz.h"
 
 #define NAME "fuzz.ini"
@@ -70,6 +70,34 @@ static void check_policy(struct mpib_policy *policy)
 	free(text);
 }
 
+/* A line a slice says the same as all at once: @r and @cause, or the text of @policy. */
+static void check_slices(const char *data, size_t size, int r, const struct mpib_cause *cause,
+			 const struct mpib_policy *policy)
+{
+	static struct mpib_config_parse parse;
+	struct mpib_policy *sliced = NULL;
+	struct mpib_cause again = { "" };
+	size_t len = 0, more = 0;
+	char *text, *second;
+	int s;
+
+	FUZZ_CHECK(mpib_config_parse_begin(&parse, NAME, data, size, &again) == 0);
+	do
+		s = mpib_config_parse_step(&parse, 1, &sliced, &again);
+	while (s > 0);
+	mpib_config_parse_end(&parse);
+	FUZZ_CHECK(s == r && strcmp(again.text, cause->text) == 0);
+	if (r < 0)
+		return;
+
+	text = printed(policy, &len);
+	second = printed(sliced, &more);
+	FUZZ_CHECK(len == more && memcmp(text, second, len) == 0);
+	free(second);
+	free(text);
+	mpib_policy_free(sliced);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct mpib_policy *policy = NULL;
@@ -78,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int at = 0, r;
 
 	r = mpib_config_parse(NAME, (const char *)data, size, &policy, &cause);
+	check_slices((const char *)data, size, r, &cause, policy);
 	FUZZ_CHECK(r == 0 || r == -EBADMSG);
 	if (r < 0) {
 		FUZZ_CHECK(!policy && memchr(cause.text, '\0', sizeof(cause.text)));

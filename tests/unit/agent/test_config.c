@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/policy/config.h"
+#include "agent/policy/config_impl.h"
 #include "tests/unit/agent/test.h"
 
 static char *read_text(const char *path)
@@ -82,6 +82,46 @@ static void each_bad_file_is_refused_with_its_message(void **state)
 	(void)closedir(dir);
 
 	assert_int_equal(n_wrong, 0);
+	assert_true(n_files >= 60);
+}
+
+/* Wherever a slice ends: a file means the same, and is refused for the same. */
+static void a_line_a_slice_gives_the_same_message(void **state)
+{
+	static struct mpib_config_parse parse;
+	const char *folder = MPIB_TEST_INI_DIR "/bad";
+	DIR *dir = opendir(folder);
+	const struct dirent *entry;
+	unsigned int n_files = 0;
+
+	(void)state;
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		struct mpib_policy *policy = NULL;
+		struct mpib_cause whole = { "" };
+		struct mpib_cause sliced = { "" };
+		char path[512];
+		char *text;
+		int r;
+
+		if (!has_end(entry->d_name, ".ini"))
+			continue;
+		(void)snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+		text = read_text(path);
+		r = mpib_config_parse(path, text, strlen(text), &policy, &whole);
+		assert_int_equal(mpib_config_parse_begin(&parse, path, text, strlen(text), &sliced),
+				 0);
+		for (int s = 1; s > 0;) {
+			s = mpib_config_parse_step(&parse, 1, &policy, &sliced);
+			assert_true(s == 1 || s == r);
+		}
+		mpib_config_parse_end(&parse);
+		assert_string_equal(sliced.text, whole.text);
+		(void)mpib_policy_free(policy);
+		free(text);
+		n_files++;
+	}
+	(void)closedir(dir);
 	assert_true(n_files >= 60);
 }
 
@@ -287,16 +327,48 @@ static void forty_thousand_islands_are_read_and_printed_in_linear_time(void **st
 	assert_true(many < 30 * few);
 }
 
+/* Others wait for one slice at most: a long file has many. */
+static void a_long_file_is_parsed_in_many_slices(void **state)
+{
+	struct mpib_config_loading *loading;
+	struct mpib_policy *policy = NULL;
+	char path[] = "/tmp/mpib-config-XXXXXX";
+	unsigned int steps = 1;
+	struct mpib_cause cause;
+	int fd = mkstemp(path);
+	FILE *file = fdopen(fd, "w");
+	long size;
+
+	(void)state;
+	assert_non_null(file);
+	(void)fputs("[islands]\n", file);
+	for (unsigned int n = 0; n < 10000; n++)
+		(void)fprintf(file, "island%u = 10.%u.%u.0/24\n", n, n / 250, n % 250);
+	size = ftell(file);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(mpib_config_open(path, &loading, &cause), 0);
+	assert_int_equal(unlink(path), 0);
+	while (mpib_config_step(loading, &policy, &cause) > 0)
+		steps++;
+	assert_null(mpib_config_loading_free(loading));
+	assert_non_null(policy);
+	assert_int_equal(policy->n_islands, 10000);
+	assert_true(steps >= size / 8300);
+	(void)mpib_policy_free(policy);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_bad_file_is_refused_with_its_message),
+		cmocka_unit_test(a_line_a_slice_gives_the_same_message),
 		cmocka_unit_test(each_good_file_prints_what_it_means),
 		cmocka_unit_test(the_sample_file_means_the_defaults),
 		cmocka_unit_test(the_sample_file_names_every_key),
 		cmocka_unit_test(a_missing_file_is_told_as_such),
 		cmocka_unit_test(what_is_no_file_is_refused_without_blocking),
 		cmocka_unit_test(forty_thousand_islands_are_read_and_printed_in_linear_time),
+		cmocka_unit_test(a_long_file_is_parsed_in_many_slices),
 		cmocka_unit_test(damaged_files_never_crash_the_parser),
 	};
 
