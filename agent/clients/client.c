@@ -196,7 +196,7 @@ static int read_some(struct mpib_client *client)
 	bool fds;
 	ssize_t n;
 
-	n = mpib_keeper_read(client->fd, client->in + client->n_in, room, &fds);
+	n = mpib_keeper_peek(client->fd, client->in + client->n_in, room, &fds);
 	if (n == -EAGAIN)
 		client->readable = false;
 	if (n < 0)
@@ -214,6 +214,7 @@ static int read_some(struct mpib_client *client)
 	 * end that was told already. */
 	client->readable = (size_t)n == room || client->ending;
 	client->n_in += (size_t)n;
+	client->n_peeked = (size_t)n;
 	return 0;
 }
 
@@ -256,6 +257,8 @@ static int serve(struct mpib_client *client)
 
 	client->more = answer_frames(client);
 	r = send_some(client);
+	mpib_keeper_consume(client->fd, client->n_peeked);
+	client->n_peeked = 0;
 	/* What came with whole messages that don't take it is nobody's. */
 	if (!client->n_in)
 		set_table(client, -1);

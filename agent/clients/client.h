@@ -52,6 +52,7 @@ struct mpib_client {
 	bool more;     /* its turn was over before its frames and answers were */
 
 	size_t n_in;
+	size_t n_peeked;   /* the last of them, which the kernel still has */
 	size_t skip;	   /* bytes left of a frame too long to hold */
 	uint8_t skip_type; /* its type */
 

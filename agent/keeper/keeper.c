@@ -53,7 +53,7 @@ struct mpib_keeper {
 
 /* ---- sockets -------------------------------------------------------------------------------- */
 
-ssize_t mpib_keeper_read(int fd, void *buf, size_t size, bool *ret_fds)
+ssize_t mpib_keeper_peek(int fd, void *buf, size_t size, bool *ret_fds)
 {
 	struct iovec part = { .iov_base = buf, .iov_len = size };
 	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
@@ -64,12 +64,21 @@ ssize_t mpib_keeper_read(int fd, void *buf, size_t size, bool *ret_fds)
 	*ret_fds = n > 0 && message.msg_flags & MSG_CTRUNC;
 	if (n < 0)
 		return -errno;
-	if (n == 0 || *ret_fds)
-		return 0;
+	return *ret_fds ? 0 : n;
+}
 
-	/* These bytes and no more: what came since may be of another kind. */
-	n = recv(fd, buf, (size_t)n, MSG_DONTWAIT);
-	return n < 0 ? -errno : n;
+void mpib_keeper_consume(int fd, size_t n)
+{
+	static uint8_t bytes[MPIB_KEEPER_ROOM];
+
+	/* These and no more: what came since may be of another kind. */
+	while (n > 0) {
+		ssize_t got = recv(fd, bytes, n < sizeof(bytes) ? n : sizeof(bytes), MSG_DONTWAIT);
+
+		if (got <= 0 && errno != EINTR)
+			return;
+		n -= got > 0 ? (size_t)got : 0;
+	}
 }
 
 bool mpib_keeper_is_empty(int fd)

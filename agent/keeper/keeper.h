@@ -56,9 +56,12 @@ void mpib_keeper_flush(struct mpib_keeper *keeper);
  * may come by it. From now on it is closed by mpib_keeper_close() alone. */
 void mpib_keeper_hold(struct mpib_keeper *keeper, int fd, uid_t uid);
 
-/* Reads as recv() without waiting does, unless descriptors come along: then nothing is read and
- * *ret_fds is true. Returns bytes, 0 at the end, or a negative errno. */
-ssize_t mpib_keeper_read(int fd, void *buf, size_t size, bool *ret_fds);
+/* Reads as recv() without waiting does, but leaves the bytes there; where descriptors come along
+ * none are read and *ret_fds is true. Returns bytes, 0 at the end, or a negative errno. */
+ssize_t mpib_keeper_peek(int fd, void *buf, size_t size, bool *ret_fds);
+/* Takes so many bytes away that mpib_keeper_peek() returned. The kernel wakes the peer for it; who
+ * has been sent an answer before is awake. */
+void mpib_keeper_consume(int fd, size_t n);
 
 /* Has up to @room bytes read from a socket that is held; @owner is told. One at a time for a
  * socket, and nobody else reads it meanwhile. Negative errno where it isn't held. */

@@ -35,8 +35,8 @@ struct mpib_overrides {
 	int dir_fd; /* the caller's */
 	char *dir;  /* for messages */
 	uint32_t count;
-	bool due;	    /* the file says something else than what is in force */
 	uint32_t other;	    /* version of the file that is there, which is not ours; 0: none */
+	bool due;	    /* the file says something else than what is in force */
 	struct image image; /* list: by flow */
 };
 
@@ -122,8 +122,10 @@ static void boot_id(uint8_t ret[16])
 	memcpy(ret, boot.bytes, 16);
 }
 
-static int write_file(const struct image *image, size_t size, int dir_fd)
+__attribute__((noinline)) static int write_file(const struct mpib_overrides *overrides)
 {
+	size_t size = image_size(overrides->count);
+	int dir_fd = overrides->dir_fd;
 	mpib_cleanup(mpib_closep) int fd = -1;
 	ssize_t n;
 
@@ -133,7 +135,7 @@ static int write_file(const struct image *image, size_t size, int dir_fd)
 	if (fd < 0)
 		return -errno;
 
-	n = write(fd, image, size);
+	n = write(fd, &overrides->image, size);
 	if (n != (ssize_t)size)
 		return n < 0 ? -errno : -ENOSPC;
 	return renameat(dir_fd, NEW_NAME, dir_fd, MPIB_OVERRIDES_NAME) < 0 ? -errno : 0;
@@ -159,23 +161,26 @@ static int put_aside(struct mpib_overrides *overrides)
 	return 0;
 }
 
-static int save(struct mpib_overrides *overrides, struct mpib_cause *cause)
+static void fill_header(struct image *image, uint32_t count)
 {
-	struct image *image = &overrides->image;
-	int r;
-
 	image->header = (struct mpib_overrides_header){
 		.magic = MPIB_OVERRIDES_MAGIC,
 		.version = MPIB_OVERRIDES_VERSION,
 		.record_size = sizeof(struct mpib_override),
-		.count = overrides->count,
+		.count = count,
 	};
 	boot_id(image->header.boot_id);
-	image->header.checksum = image_checksum(image, overrides->count);
+	image->header.checksum = image_checksum(image, count);
+}
 
+static int save(struct mpib_overrides *overrides, struct mpib_cause *cause)
+{
+	int r;
+
+	fill_header(&overrides->image, overrides->count);
 	r = put_aside(overrides);
 	if (r == 0)
-		r = write_file(image, image_size(overrides->count), overrides->dir_fd);
+		r = write_file(overrides);
 	overrides->due = r < 0;
 	if (r < 0)
 		return mpib_cause_set(cause, r, "can't write %s/" MPIB_OVERRIDES_NAME ": %s",
