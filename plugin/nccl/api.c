@@ -393,7 +393,7 @@ ncclResult_t mpib_entry_reg_mr_dmabuf(void *comm, void *data, size_t size, int t
 
 /* What a child inherited isn't its own to give back; and the last finalize has given back all that
  * was made before it. */
-static bool is_gone(void)
+bool mpib_entry_is_gone(void)
 {
 	bool over;
 
@@ -406,19 +406,19 @@ static bool is_gone(void)
 ncclResult_t mpib_entry_dereg_mr(void *comm, void *mhandle)
 {
 	(void)comm;
-	return is_gone() ? ncclSuccess : mpib_result(mpib_mr_free(mhandle));
+	return mpib_entry_is_gone() ? ncclSuccess : mpib_result(mpib_mr_free(mhandle));
 }
 
 ncclResult_t mpib_entry_close(void *comm)
 {
-	if (!is_gone())
+	if (!mpib_entry_is_gone())
 		mpib_comm_free(comm);
 	return ncclSuccess;
 }
 
 ncclResult_t mpib_entry_close_listen(void *listen_comm)
 {
-	if (!is_gone())
+	if (!mpib_entry_is_gone())
 		mpib_listener_free(listen_comm);
 	return ncclSuccess;
 }

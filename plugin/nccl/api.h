@@ -7,6 +7,7 @@
 #ifndef MPIB_PLUGIN_API_H
 #define MPIB_PLUGIN_API_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "plugin/base/nccl_abi.h"
@@ -30,6 +31,9 @@ ncclResult_t mpib_entry_init(void **ctx, struct mpib_nccl_config *config, ncclDe
 ncclResult_t mpib_entry_init_legacy(ncclDebugLogger_t logger);
 /* NULL and an init that failed are fine. The last one closes everything. */
 ncclResult_t mpib_entry_finalize(void *ctx);
+
+/* Nothing is left to close here: the last finalize was called, or this is a forked child. */
+bool mpib_entry_is_gone(void);
 
 ncclResult_t mpib_entry_devices(int *ndev);
 ncclResult_t mpib_entry_properties(int index, struct mpib_properties *ret);

@@ -137,12 +137,13 @@ ncclResult_t mpib_gin_entry_register(void *coll, const struct mpib_gin_memory *m
 
 ncclResult_t mpib_gin_entry_deregister(void *coll, void *mhandle)
 {
-	return !coll || is_child() ? ncclSuccess : mpib_result(mpib_gin_deregister(coll, mhandle));
+	return !coll || mpib_entry_is_gone() ? ncclSuccess
+					     : mpib_result(mpib_gin_deregister(coll, mhandle));
 }
 
 ncclResult_t mpib_gin_entry_close(void *coll)
 {
-	if (!is_child())
+	if (!mpib_entry_is_gone())
 		mpib_gin_close(coll);
 	return ncclSuccess;
 }
@@ -174,7 +175,8 @@ ncclResult_t mpib_gin_entry_context(void *coll, int queues, void **ctx)
 
 ncclResult_t mpib_gin_entry_context_free(void *ctx)
 {
-	mpib_gin_context_free(ctx);
+	if (!mpib_entry_is_gone())
+		mpib_gin_context_free(ctx);
 	return ncclSuccess;
 }
 

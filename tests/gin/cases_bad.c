@@ -3,6 +3,7 @@
  * that isn't. */
 #include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/gin/ranks.h"
@@ -250,7 +251,59 @@ static void cannot_register(void)
 	mesh_close(&mesh);
 }
 
+/* finalize gives back what nobody closed, with requests under way. */
+static void dropped(void)
+{
+	struct mesh mesh = { 0 };
+
+	mesh_open(&mesh, BYTES);
+	for (int k = 0; k < 8; k++)
+		(void)put_signal(&mesh, (rank + 1) % ranks, 0, BYTES, 0, 1);
+	barrier();
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+	barrier();
+	CHECK(table->closeColl(mesh.coll) == ncclSuccess); /* too late, and harmless */
+	CHECK(table->deregMrSym(mesh.coll, mesh.data.mhandle) == ncclSuccess);
+}
+
+/* A process may end with all of it in use. */
+static void exits(void)
+{
+	struct mesh mesh = { 0 };
+
+	mesh_open(&mesh, BYTES);
+	(void)put_signal(&mesh, (rank + 1) % ranks, 0, BYTES, 0, 1);
+	barrier();
+}
+
+/* A child has no part in its parent's mesh, and takes nothing away from it. */
+static void forks(void)
+{
+	struct mesh mesh = { 0 };
+	int status = -1;
+	void *request;
+	pid_t child;
+
+	mesh_open(&mesh, BYTES);
+	child = fork();
+	if (child == 0) {
+		if (table->iput(mesh.coll, 0, mesh.data.mhandle, 8, 0, mesh.data.mhandle, 0,
+				&request) == ncclSuccess ||
+		    table->deregMrSym(mesh.coll, mesh.data.mhandle) != ncclSuccess ||
+		    table->closeColl(mesh.coll) != ncclSuccess)
+			_exit(1);
+		_exit(0);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+	await(&mesh, put_signal(&mesh, (rank + 1) % ranks, 0, BYTES, 0, 1));
+	await_signal(&mesh, 0, 1);
+	mesh_close(&mesh);
+}
+
 const struct gin_case bad_cases[] = {
+	{ .name = "dropped", .run = dropped },
+	{ .name = "exits", .run = exits },
+	{ .name = "forks", .run = forks },
 	{ .name = "edges", .run = edges },
 	{ .name = "unequal-windows", .run = unequal_windows },
 	{ .name = "too-many", .run = too_many },

@@ -6,8 +6,9 @@
 
 #include <stddef.h>
 
-/* Waits for all. @address: the first host's. Ends the process where that can't be. */
-void meet_open(int hosts, int host, const char *address, int port);
+/* Waits for all; this one's number is @own. @address: the first host's. Ends the process where that
+ * can't be. */
+void meet_open(int of_hosts, int own, const char *address, int port);
 
 /* All hosts have come this far, and each knows what the others have: @table has @entries of @size
  * bytes, entry k of which is the host's with the number k % hosts. */
