@@ -13,6 +13,7 @@
 #include "plugin/agent/agent_link.h"
 #include "plugin/base/clock.h"
 #include "plugin/base/log.h"
+#include "plugin/base/nccl_abi.h"
 #include "plugin/base/result.h"
 #include "plugin/gin/gin_impl.h"
 #include "plugin/setup/take.h"
@@ -29,11 +30,18 @@ int mpib_gin_supported(struct mpib_device *dev)
 {
 	const struct mpib_hca *sout = &dev->hca[MPIB_SOUT];
 
-	if (sout->attr.atomic_cap != IBV_ATOMIC_NONE)
-		return 0;
-	MPIB_INFO("%s rail %s: the device has no atomics, so no device-initiated communication",
-		  mpib_rail_name(MPIB_SOUT), sout->name);
-	return -EOPNOTSUPP;
+	if (sout->attr.atomic_cap == IBV_ATOMIC_NONE) {
+		MPIB_INFO("%s rail %s: the device has no atomics, so no device-initiated "
+			  "communication",
+			  mpib_rail_name(MPIB_SOUT), sout->name);
+		return -EOPNOTSUPP;
+	}
+	/* The words that kernels wait for are in it. */
+	if (!(dev->ptr_support & (NCCL_PTR_CUDA | NCCL_PTR_DMABUF))) {
+		MPIB_INFO("%s: no GPU memory, so no device-initiated communication", dev->name);
+		return -EOPNOTSUPP;
+	}
+	return 0;
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */

@@ -27,7 +27,8 @@ struct mpib_listener;
 /* Requests to one rank that may be under way, a context; NCCL's queue is as long for maxRecvs 1. */
 #define MPIB_GIN_DEPTH 32u
 
-/* Whether the device can take part: 0, or -EOPNOTSUPP with one line where SOUT has no atomics. */
+/* Whether the device can take part: 0, or -EOPNOTSUPP with one line where SOUT has no atomics, or
+ * GPU memory can't be registered. */
 int mpib_gin_supported(struct mpib_device *dev);
 
 /* By all ranks, each with the handles of all of them, in the order of ranks. */

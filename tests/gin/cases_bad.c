@@ -300,7 +300,21 @@ static void forks(void)
 	mesh_close(&mesh);
 }
 
+/* No devices where none can take part, so that NCCL does without; the rest of the table isn't
+ * called. */
+static void no_devices(void)
+{
+	struct mesh mesh = { 0 };
+	int n = -1;
+
+	table_load();
+	CHECK(table->init(&mesh.ctx, 0x1234, NULL) == ncclSuccess);
+	CHECK(table->devices(&n) == ncclSuccess && n == 0);
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+}
+
 const struct gin_case bad_cases[] = {
+	{ .name = "no-devices", .run = no_devices },
 	{ .name = "dropped", .run = dropped },
 	{ .name = "exits", .run = exits },
 	{ .name = "forks", .run = forks },

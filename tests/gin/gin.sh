@@ -18,7 +18,7 @@ trap 'exit 1' INT TERM
 mkdir "$work/fabric"
 export LD_LIBRARY_PATH=$FABRIC_LIB MPIB_FABRIC_DIR=$work/fabric MPIB_FABRIC=$FABRIC_INI
 export MPIB_HCA_SOUT=sout MPIB_HCA_SUP=sup MPIB_OOB_IF=lo MPIB_ISLAND_PREFIX_LEN=24
-export MPIB_MODE=0
+export MPIB_MODE=0 MPIB_GPUDIRECT=${MPIB_GPUDIRECT:-1}
 
 if [ -n "${SHARE:-}" ]; then
 	export MPIB_MODE=1 GIN_AGENTS=$work/agent

@@ -83,21 +83,27 @@ __attribute__((format(printf, 5, 6))) static void logger(int level, unsigned lon
 
 /* ---- a mesh ---------------------------------------------------------------------------------- */
 
-void table_init(struct mesh *mesh)
+void table_load(void)
 {
 	const char *path = getenv("PLUGIN");
+	void *library;
+
+	if (table)
+		return;
+	library = dlopen(path ? path : "", RTLD_NOW | RTLD_LOCAL);
+	if (!library)
+		(void)fprintf(stderr, "%s\n", dlerror());
+	CHECK(library);
+	table = table_find(library);
+	CHECK(table && strstr(table->name, "MPIB"));
+}
+
+void table_init(struct mesh *mesh)
+{
 	struct mpib_nccl_properties_v11 props;
 	int n = 0;
 
-	if (!table) {
-		void *library = dlopen(path ? path : "", RTLD_NOW | RTLD_LOCAL);
-
-		if (!library)
-			(void)fprintf(stderr, "%s\n", dlerror());
-		CHECK(library);
-		table = table_find(library);
-		CHECK(table && strstr(table->name, "MPIB"));
-	}
+	table_load();
 	CHECK(table->init(&mesh->ctx, 0x1234, logger) == ncclSuccess);
 	CHECK(table->devices(&n) == ncclSuccess && n >= 1);
 	CHECK(table->getProperties(0, &props) == ncclSuccess);

@@ -57,6 +57,7 @@ void barrier(void);
 /* What all ranks can see: a word each, and one of all. */
 _Atomic uint64_t *shared_word(int of_rank);
 
+void table_load(void);
 void table_init(struct mesh *mesh);
 /* Listens, and tells the handle to all. */
 void mesh_listen(struct mesh *mesh);

@@ -15,7 +15,7 @@ gin() {
 
 	gin_port=$((gin_port + 1))
 	for n in 2 1; do
-		bg $n "$1-$n" "exec $PERF_RUN $5 PLUGIN=$PERF_PLUGIN TABLE=$2 /lab/gin-driver $3 $4 1 2 $((n - 1)) $(oob 1) $gin_port"
+		bg $n "$1-$n" "exec $PERF_RUN MPIB_GPUDIRECT=1 $5 PLUGIN=$PERF_PLUGIN TABLE=$2 /lab/gin-driver $3 $4 1 2 $((n - 1)) $(oob 1) $gin_port"
 	done
 	bg_wait "$1-1" || rc=$?
 	bg_wait "$1-2" || other=$?
