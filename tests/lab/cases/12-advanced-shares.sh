@@ -49,8 +49,8 @@ share_moves() {
 
 agent_start 1 2
 for share in 0 256 512 768 1024; do
-	share_moves $share $((1 << 20)) 8
+	share_moves $share $((1 << 18)) 8
 done
 # An odd size: SUP's part is cut to whole 128 bytes, except where one rail takes all.
-share_moves 512 1000003 4
-share_moves 1024 1000003 4
+share_moves 512 250003 4
+share_moves 1024 250003 4

@@ -18,7 +18,7 @@ matrix() {
 }
 
 LAB_TIMEOUT=300
-small="--max-size 64K --memory 32M"
+small="--max-size 64K --memory 32M --messages 64"
 # shellcheck disable=SC2086
 matrix sup "$VANILLA" $small
 # shellcheck disable=SC2086
@@ -28,5 +28,5 @@ for n in 1 2; do
 	agent_policy $n "[policy]" "intra = 1:1"
 done
 agent_start 1 2
-matrix both "$ADVANCED" --max-size 1M --memory 64M
+matrix both "$ADVANCED" --max-size 1M --memory 64M --messages 64
 matrix large "$ADVANCED" --sizes 16M --comms 1 --no-both --no-groups --messages 2 --memory 128M

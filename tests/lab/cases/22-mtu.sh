@@ -18,18 +18,18 @@ packets() {
 }
 resent=$(nic_resent 2)
 before=$(packets)
-perf mtu 1 2 "$ADVANCED" bw --messages 8 --size 1M --warmup 0 --check
+perf mtu 1 2 "$ADVANCED" bw --messages 8 --size 256K --warmup 0 --check
 after=$(packets)
 resent=$(($(nic_resent 2) - resent))
 read -r sout sup <<<"$(jq -nr --arg a "$before" --arg b "$after" \
 	'($a / " " | map(tonumber)) as $a | ($b / " " | map(tonumber)) as $b | "\($b[0] - $a[0]) \($b[1] - $a[1])"')"
-measured "8 MiB at 1:1: SOUT $sout packets (2048 of 2048 bytes), SUP $sup (4096 of 1024), resent $resent"
-expect_ge "packets on SOUT" "$sout" 2048
-expect_ge "packets on SUP" "$sup" 4096
+measured "2 MiB at 1:1: SOUT $sout packets (512 of 2048 bytes), SUP $sup (1024 of 1024), resent $resent"
+expect_ge "packets on SOUT" "$sout" 512
+expect_ge "packets on SUP" "$sup" 1024
 # Acknowledgements and resent ones come on top; half the size would double the count.
 if [ "$resent" = 0 ]; then
-	expect_le "packets on SOUT" "$sout" 3000
-	expect_le "packets on SUP" "$sup" 5000
+	expect_le "packets on SOUT" "$sout" 750
+	expect_le "packets on SUP" "$sup" 1250
 fi
 expect_match "MTU of node 1's ports" "$(grep -E 'S(OUT|UP) s(out|up):1: ' "$CASE_DIR/mtu.err" | sed 's/.*NET.MPIB : //; s/ s[a-z]*:1: .*MTU/ MTU/; s/,.*//' | paste -sd' ')" '^SOUT MTU 4096 SUP MTU 1024$'
 
