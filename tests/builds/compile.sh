@@ -1,27 +1,20 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The tree compiles without a warning: compile.sh TREE BUILD NAME, NAME as below. Below BUILD/builds, which
-# is kept, so that a second time takes seconds. With time that nothing else wants.
+# What is installed compiles without a warning: compile.sh TREE BUILD NAME, NAME as below. Below BUILD/builds, which
+# is kept, so that a second time takes seconds. With time that nothing else wants. The tests are compiled with gcc in
+# the plain build, and clang's warnings about them tests/tree/tidy.sh tells.
 set -euo pipefail
 
 tree=$1 build=$2 name=$3
 folder=$build/builds/$name
 compiler=${name%%-*}
 options=()
-installed_only=
 
 case $name in
 *-debug) options+=(--buildtype=debug) ;;
-# What is installed, without the tests: those are compiled with gcc and optimisation in the plain build.
-*-release)
-	options+=(--buildtype=release)
-	installed_only=1
-	;;
-# What is linked once for many programs takes long; with this prefix tests/builds/install.sh installs it.
-*-lto)
-	options+=(--buildtype=release -Db_lto=true --prefix=/opt/mpib --sysconfdir=etc)
-	installed_only=1
-	;;
+*-release) options+=(--buildtype=release) ;;
+# With this prefix tests/builds/install.sh installs it.
+*-lto) options+=(--buildtype=release -Db_lto=true --prefix=/opt/mpib --sysconfdir=etc) ;;
 *)
 	echo "compile.sh: $name is none of {gcc,clang}-{debug,release,lto}"
 	exit 2
@@ -38,12 +31,9 @@ flock 9
 renice -n 19 $$ >/dev/null
 unset CFLAGS LDFLAGS
 CC=$compiler "$tree/tests/setup" "$folder" "${options[@]}"
-targets=()
-if [ -n "$installed_only" ]; then
-	mapfile -t targets < <(meson introspect "$folder" --targets |
-		jq -r --arg folder "$folder/" '.[] | select(.installed).filename[] | ltrimstr($folder)')
-	[ ${#targets[@]} -gt 0 ]
-fi
+mapfile -t targets < <(meson introspect "$folder" --targets |
+	jq -r --arg folder "$folder/" '.[] | select(.installed).filename[] | ltrimstr($folder)')
+[ ${#targets[@]} -gt 0 ]
 log=$folder/compile.log
 rc=0
 ninja -C "$folder" -k 0 "${targets[@]}" >"$log" 2>&1 || rc=$?
