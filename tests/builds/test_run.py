@@ -19,6 +19,23 @@ test('wavering', sh, args: ['-c', 'test -e "$0" || { touch "$0"; exit 1; }', mes
 test('tree-names', files('tests/tree/names.py'),
   args: [meson.project_source_root(), meson.project_build_root(), left_out], suite: 'tree')
 """
+WITH_ALL = PROJECT.replace("'small',", "'small', 'c',") + """
+test('compiled', executable('compiled', 'compiled.c'), suite: 'unit')
+test('tree-tidy', files('tests/tree/tidy.sh'), suite: 'tidy')
+"""
+STUBS = {
+    "compiled.c": "int main(void)\n{\n\treturn 0;\n}\n",
+    "tests/tree/tidy.sh": "#!/bin/sh\necho skipped: no tidy\nexit 77\n",
+    "tests/lab/cases/calm.sh": "",
+    "tests/lab/cases/wobbly.sh": "",
+    # Which cases it has to run again comes after "run".
+    "tests/lab/lab": """#!/bin/sh
+[ "$1" = run ] || exit 0
+[ -z "$2" ] || { echo "PASS $2 (1 s)"; exit 0; }
+printf 'lab: calm needs a quiet machine\\nPASS calm (3 s)\\n    measured: much\\nFAIL wobbly (1 s)\\n'
+exit 1
+""",
+}
 FILES = ["tests/run", "tests/setup", "tests/lab/lib/common.sh", "tests/tree/names.py"]
 REMEDY = "run tests/run --write-names"
 checks = 0
@@ -51,10 +68,10 @@ class Ground:
         claim(rc == 0, "--write-names failed", text)
         return [line for line in (self.tree / "tests/names").read_text().splitlines() if line[0] != "#"]
 
-    def ends(self, what, rc, sums, *lines):
-        """A run of unit and tree ends with that status and sums, and says these lines."""
+    def ends(self, what, rc, sums, *lines, groups="unit,tree"):
+        """A run of these groups ends with that status and sums, and says these lines."""
         (self.tree / "build/seen").unlink(missing_ok=True)
-        got, text = self.run("--only", "unit,tree")
+        got, text = self.run("--only", groups)
         last = text.splitlines()[-1]
         claim(re.fullmatch(r"\d+ passed, \d+ failed(, \d+ skipped)?", last), f"{what}: last line {last}", text)
         claim((got, last) == (rc, sums), f"{what}: ended with {got}, {last}", text)
@@ -93,6 +110,20 @@ def main(ground):
                 f"FAIL unit: new: not in tests/names: {REMEDY}", "FAIL unit: new: fail, twice",
                 "expected: 5 tests, 0 of them never ran")
     claim("unit new" in ground.write_names(), "the list with one more")
+    for name, text in STUBS.items():
+        (ground.tree / name).write_text(text)
+        (ground.tree / name).chmod(0o755)
+    ground.project(WITH_ALL)
+    ground.write_names()
+    ground.ends("what is compiled beside, and the lab", 0, "8 passed, 0 failed, 2 skipped",
+                "PASS asan: compiled", "SKIP tidy: tree-tidy: skipped: no tidy", "PASS lab: calm (3 s)",
+                "    measured: much", "PASS lab: wobbly: at the second try; first: failed beside others",
+                "flaky: unit: wavering, lab: wobbly, asan: wavering", "expected: 10 tests, 0 of them never ran",
+                groups="unit,tidy,asan,lab")
+    (ground.tree / "compiled.c").write_text("nonsense\n")
+    ground.ends("a build with sanitizers that fails", 1, "0 passed, 2 failed", "FAIL compile build",
+                "FAIL compile build-asan: 1",
+                groups="asan")
     ground.project(PROJECT + "nonsense(\n")
     ground.ends("a build that fails", 1, "0 passed, 1 failed", "FAIL compile build",
                 "expected: 5 tests, 5 of them never ran")
