@@ -31,7 +31,7 @@ static void say_lost(struct mpib_doctor *doctor, const struct seen *seen, unsign
 	mpib_doctor_say(doctor, MPIB_DOCTOR_WARN, "lost rails",
 			"look at the port, the cable and the switch, here (above) and at the peer "
 			"(mpibctl doctor there); since when: journalctl -u mpib-agentd "
-			"MPIB_EVENT=rail-lost; the rail returns by itself",
+			"MPIB_EVENT=rail-lost; rail-back tells its return",
 			"%u of %u connections, of %u flow%s, have lost %s and %s: %u of %s, ...",
 			seen->sum.lost[rail], seen->sum.known, seen->flows[rail],
 			seen->flows[rail] == 1 ? "" : "s", rail ? "SUP" : "SOUT",

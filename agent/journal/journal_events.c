@@ -206,7 +206,7 @@ static const struct {
 	const char *sentence;
 	const char *field;
 } in_force[4] = {
-	{ "no rail is left, messages wait for one", "none" },
+	{ "no rail is left", "none" },
 	{ "SOUT takes all", "sout" },
 	{ "SUP takes all", "sup" },
 	{ "both rails are in use", "both" },
