@@ -140,10 +140,11 @@ agent_log() {
 	local flow=${2:-}
 
 	jq -Rc --arg flow "${flow#MPIB_FLOW=}" 'sub("^mpib-agentd: "; "") | . as $text |
-		capture("^flow (?<flow>[^ ]+) (?<event>registered|deregistered|share)") |
+		capture("^flow (?<flow>[^ ]+) (?<event>registered|deregistered|share|lost|has)") |
 		select($flow == "" or .flow == $flow) |
 		{MESSAGE: $text, MPIB_FLOW: .flow,
-			MPIB_EVENT: {registered: "register", deregistered: "deregister", share: "hint"}[.event],
+			MPIB_EVENT: {registered: "register", deregistered: "deregister", share: "hint", lost: "rail-lost",
+				has: "rail-back"}[.event],
 			MPIB_SHARE: ([$text | match("(, share |-> )([0-9]+)").captures[1].string] | first)}' \
 		"$CASE_DIR/node$1/agent.log"
 }
@@ -151,6 +152,10 @@ agent_log() {
 # fabric_counter N RAIL FIELD: what fabricctl shows.
 fabric_counter() {
 	fabricctl show "$1/$2" | sed -n "1s/.* $3 \([0-9]*\).*/\1/p"
+}
+
+nic_port() {
+	fabricctl port "$1/$2" "$3" || fail "node $1: fabricctl port $1/$2 $3"
 }
 
 # nic_bytes N: payload, since the fabric has no headers.

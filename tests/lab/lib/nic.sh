@@ -28,6 +28,14 @@ nic_resent() {
 		awk '{ sum += $1 } END { print sum + 0 }'
 }
 
+# nic_port N RAIL up|down: the port of node N on that rail (sout, sup).
+nic_port() {
+	local netdev=eth0
+
+	[ "$2" = sout ] || netdev=eth1
+	on "$1" ip link set "$netdev" "$3" || fail "node $1: ip link set $netdev $3"
+}
+
 # limit_rails N SOUT-MBIT SUP-MBIT: what node N sends is limited to these rates, so that the wire
 # and not the emulated CPU is what a figure shows.
 limit_rails() {

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# grounds: lab fabric
+# nodes: 2
+# A node's SUP goes down under a running transfer: the agents of both ends tell it in the journal, and
+# mpibctl shows which flow lacks which rail, and what share is in force meanwhile. All bytes are right.
+# shellcheck shell=bash
+
+# shellcheck source=tests/lab/lib/live.sh
+. "$LAB_ROOT/lib/live.sh"
+
+# await_event N EVENT: the message of the latest such entry about this case's flow, within half a minute.
+await_event() {
+	local k said
+
+	for ((k = 0; k < 60; k++)); do
+		said=$(agent_log "$1" "MPIB_FLOW=$(flow "$1" $((3 - $1)))" |
+			jq -rs --arg event "$2" '[.[] | select(.MPIB_EVENT == $event)] | last | .MESSAGE // empty')
+		[ -z "$said" ] || break
+		sleep 0.5
+	done
+	echo "$said"
+}
+
+# rails_of N: what mpibctl says of the rails of this case's flow.
+rails_of() {
+	on "$1" "MPIB_AGENT_DIR=$(agent_dir "$1") mpibctl --json flows" |
+		jq -r '.flows[0] | "\(.rails), share \(.share) in force \(.share_in_force)"'
+}
+
+for n in 1 2; do
+	agent_policy $n "[policy]" "intra = 50%"
+done
+agent_start 1 2
+live_start live 1 2 "$ADVANCED" --size 64K --warmup 0 --interval "$(lasting 0.5)" --check
+live_until live 8
+live_near "before" "$(live_part live 40)" 0.5
+for n in 1 2; do
+	expect_eq "node $n: rails before" "$(rails_of $n)" "both, share 512 in force 512"
+done
+
+nic_port 2 sup down
+for n in 1 2; do
+	said=$(await_event $n rail-lost)
+	measured "node $n: $said"
+	expect_match "node $n: rail-lost" "$said" \
+		"^flow $(flow $n $((3 - n))) lost SUP: 1 time on [0-9]+ connections? of pid [0-9]+; SOUT takes all; share in the table 512 \\(50\\.0%\\); "
+	expect_eq "node $n: rails" "$(rails_of $n)" "SUP lost, share 512 in force 0"
+done
+live_near "without SUP" "$(live_part live 40)" 0
+live_end live 1
+expect_eq "all bytes right" "$(perf_result live .ok) $(perf_result live-peer .ok)" "true true"
+expect_eq "errors" "$(perf_result live '.errors | length')" 0
+nic_port 2 sup up
