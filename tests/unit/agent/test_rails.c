@@ -566,9 +566,8 @@ static void entries_have_the_fields_of_the_queries(void **state)
 					    "MPIB_IN_FORCE=both\n",
 					    "MPIB_TIMES=1\n",
 					    NULL };
-	static const char *const none[] = { "no rail is left; ",
-					    "PRIORITY=3\n", "MPIB_IN_FORCE=none\n",
-					    "MPIB_RAIL=sout\n", NULL };
+	static const char *const none[] = { "no rail is left; ", "PRIORITY=3\n",
+					    "MPIB_IN_FORCE=none\n", "MPIB_RAIL=sout\n", NULL };
 	struct mpib_slot slot = { .src_be = test_ip("10.0.1.1"),
 				  .dst_be = test_ip("10.0.2.5"),
 				  .rail_state = { .known = 4, .lost = { 0, 2 } } };
