@@ -102,7 +102,7 @@ static int check_join(struct mpib_gin_peer *peer, const struct mpib_frame *frame
 
 int mpib_gin_begin(struct mpib_gin_mesh *mesh, struct mpib_gin_peer *peer)
 {
-	int fd, r = mpib_net_connect(&peer->handle.addr, &fd);
+	int fd = -1, r = mpib_net_connect(&peer->handle.addr, &fd);
 	char address[MPIB_ADDR_TEXT_MAX];
 
 	if (r < 0 && !mpib_net_is_transient(-r)) {
