@@ -6,23 +6,10 @@
 # nodes in turn, each table.
 # shellcheck shell=bash
 
-gin_port=7300
+# shellcheck source=tests/lab/lib/gin.sh
+. "$LAB_ROOT/lib/gin.sh"
+
 export LAB_TIMEOUT=120
-
-# gin NAME TABLE CASE RANKS SETTINGS
-gin() {
-	local n rc=0 other=0
-
-	gin_port=$((gin_port + 1))
-	for n in 2 1; do
-		bg $n "$1-$n" "exec $PERF_RUN MPIB_GPUDIRECT=1 $5 PLUGIN=$PERF_PLUGIN TABLE=$2 /lab/gin-driver $3 $4 1 2 $((n - 1)) $(oob 1) $gin_port"
-	done
-	bg_wait "$1-1" || rc=$?
-	bg_wait "$1-2" || other=$?
-	[ "$rc $other" = "0 0" ] ||
-		fail "$1: exit $rc and $other: $(tail -n 5 "$CASE_DIR/$1"-[12].{out,err} | cut -c1-600)"
-	measured "$1: ok"
-}
 
 for n in 1 2; do
 	agent_policy $n "[policy]" "intra = 1:1"
