@@ -273,10 +273,19 @@ static int register_flows(struct mpib_gin *gin)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
+/* A rank of this process: it may be closed by this very thread, once this one is. */
+static bool is_mate(const struct mpib_gin_peer *peer)
+{
+	const struct mpib_peer *local = &peer->gin->local;
+
+	return peer->remote.pid == local->pid &&
+	       peer->remote.rail[MPIB_SOUT].ipv4_be == local->rail[MPIB_SOUT].ipv4_be;
+}
+
 static bool all_over(struct mpib_gin *gin)
 {
 	for (uint32_t k = 0; k < gin->nranks; k++)
-		if (k != gin->rank && gin->peer[k].ctl.fd >= 0 &&
+		if (gin->peer[k].ctl.fd >= 0 && !is_mate(&gin->peer[k]) &&
 		    atomic_load_explicit(&gin->peer[k].over, memory_order_acquire) == MPIB_GIN_LIVE)
 			return false;
 	return true;

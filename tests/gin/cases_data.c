@@ -222,6 +222,44 @@ static void contexts(void)
 	}
 }
 
+static void *connect_mate(void *arg)
+{
+	struct mesh *mesh = arg;
+	void *handles[2] = { (char *)mesh[-1].handle, mesh->handle };
+
+	CHECK(table->connect(mesh->ctx, handles, 2, 1, mesh->listener, &mesh->coll) == ncclSuccess);
+	return NULL;
+}
+
+/* Two ranks in one process, set up by two threads and closed by one: neither waits for the other.
+ */
+static void mates(void)
+{
+	struct mesh mesh[2] = { 0 };
+	void *handles[2] = { mesh[0].handle, mesh[1].handle };
+	pthread_t thread;
+	uint64_t begin;
+
+	for (int k = 0; k < 2; k++) {
+		table_init(&mesh[k]);
+		CHECK(table->listen(mesh[k].ctx, 0, mesh[k].handle, &mesh[k].listener) ==
+		      ncclSuccess);
+	}
+	CHECK(pthread_create(&thread, NULL, connect_mate, &mesh[1]) == 0);
+	CHECK(table->connect(mesh[0].ctx, handles, 2, 0, mesh[0].listener, &mesh[0].coll) ==
+	      ncclSuccess);
+	CHECK(pthread_join(thread, NULL) == 0);
+	begin = clock_ms();
+	for (int k = 0; k < 2; k++)
+		CHECK(table->closeColl(mesh[k].coll) == ncclSuccess);
+	CHECK(clock_ms() - begin < 900);
+	for (int k = 0; k < 2; k++) {
+		CHECK(table->closeListen(mesh[k].listener) == ncclSuccess);
+		CHECK(table->finalize(mesh[k].ctx) == ncclSuccess);
+	}
+	CHECK(warnings == 0);
+}
+
 static void *proxy(void *arg)
 {
 	struct mesh *mesh = arg;
@@ -251,6 +289,7 @@ static void registers_meanwhile(void)
 }
 
 const struct gin_case data_cases[] = {
+	{ .name = "mates", .run = mates },
 	{ .name = "registers-meanwhile", .run = registers_meanwhile },
 	{ .name = "sizes", .run = sizes },
 	{ .name = "order", .run = order },

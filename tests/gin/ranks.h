@@ -37,6 +37,7 @@ struct window {
 
 struct mesh {
 	void *ctx, *listener, *coll;
+	char handle[NCCL_NET_HANDLE_MAXSIZE]; /* of a mesh that a case sets up itself */
 	struct window data, signals;
 };
 
