@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every table in the form of v11, so that the same cases judge all of them. */
 #include <dlfcn.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,7 +20,8 @@ static const struct mpib_nccl_rma_v14 *v14;
 static const struct mpib_nccl_rma_v15 *v15;
 static struct mpib_nccl_gin_v11 form;
 
-/* Contexts of the meshes that there are. */
+/* Contexts of the meshes that there are; threads may make some at once. */
+static pthread_mutex_t meshes_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	void *coll, *ctx;
 } meshes[MESHES];
@@ -90,6 +92,7 @@ static ncclResult_t connect_ctx(void *ctx, void *handles[], int nranks, int own,
 	mpib_nccl_gin_connect_v11 *connect = OF_ANY(connect_v12, connect);
 	ncclResult_t result = connect(ctx, handles, nranks, own, listener, coll);
 
+	(void)pthread_mutex_lock(&meshes_lock);
 	for (int k = 0; result == ncclSuccess && k < MESHES; k++) {
 		if (meshes[k].coll)
 			continue;
@@ -98,6 +101,7 @@ static ncclResult_t connect_ctx(void *ctx, void *handles[], int nranks, int own,
 		CHECK(result != ncclSuccess || meshes[k].ctx);
 		break;
 	}
+	(void)pthread_mutex_unlock(&meshes_lock);
 	return result;
 }
 
