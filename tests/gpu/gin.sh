@@ -28,7 +28,7 @@ gin_nccl() {
 # gin_compile OUTPUT SOURCE…: without the device headers of another kind of NIC
 gin_compile() {
 	[ -e "$1" ] || nvcc -std=c++17 -arch=native --expt-extended-lambda -DNCCL_GIN_GDAKI_ENABLE=0 \
-		-I"$GIN_INCLUDE" "${@:3}" -o "$1" "$2" -Xlinker "$WORK/nccl/libnccl.so.2" -lcuda
+		-I"$GIN_INCLUDE" "${@:3}" -o "$1" "$2" -Xlinker "$WORK/nccl/libnccl.so.2"
 }
 
 # gin_fabric MODE: share in 1024ths, vanilla, plain (no DMA-BUF), or a rail at 50 MB/s. What SUP has
