@@ -76,14 +76,12 @@ struct mpib_counter_entry {
 	uint64_t returns[2]; /* times that it came back */
 	/* Sender: parts of messages that went again on the other rail, by the lost rail. */
 	uint64_t parts_again[2];
-	/* Timed sender, by rail. A message that takes one rail alone counts only where the rail is
-	 * busy with others. When it begins `completed` is `bytes`: what is under way then never
-	 * counts. */
-	uint64_t completed[2]; /* of `bytes` */
-	/* Ticks during which a part was under way, up to the latest completion: of header's
-	 * ticks_per_ms. Written after `completed`. */
-	uint64_t busy[2];
-	uint64_t pad1[3];
+	/* Timed sender, by rail, in spans: one begins with a message that takes both rails, and
+	 * ends when nothing is under way on the rail. */
+	uint64_t completed[2]; /* of `bytes`, those that completed within one */
+	uint64_t busy[2];      /* ticks of all of them, up to the latest completion */
+	uint64_t since[2];     /* the clock at the latest completion, 0: no span goes on */
+	uint64_t pad1[1];
 };
 
 _Static_assert(sizeof(struct mpib_counters_header) == 64, "one cache line");

@@ -35,14 +35,31 @@ static inline _Atomic uint32_t *mpib_hint_atomic(const uint32_t *field)
 	return (_Atomic uint32_t *)(uintptr_t)field;
 }
 
+/* What a reader in bulk wants of the count: it is even, and says of the share what is meant. */
+enum mpib_hint_want {
+	MPIB_HINT_WANT_ANY,
+	MPIB_HINT_WANT_GIVEN,
+	MPIB_HINT_WANT_TIMED,
+};
+
+static inline bool mpib_hint_is(uint32_t seq, enum mpib_hint_want want)
+{
+	if (want == MPIB_HINT_WANT_ANY)
+		return !(seq & 1);
+	return (seq & (1 | MPIB_HINT_TIMED)) ==
+	       (want == MPIB_HINT_WANT_TIMED ? MPIB_HINT_TIMED : 0);
+}
+
 /* The first look of mpib_hint_read, for a reader that takes hints in bulk: false where the slot is
- * being written or the share is over 1024, and *ret_share then means nothing. */
-static inline bool mpib_hint_read_once(const struct mpib_hint_entry *entry, uint32_t *ret_share)
+ * being written, the share is over 1024, or the count isn't what is wanted, and *ret_share then
+ * means nothing. */
+static inline bool mpib_hint_read_once(const struct mpib_hint_entry *entry,
+				       enum mpib_hint_want want, uint32_t *ret_share)
 {
 	uint32_t before = atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_acquire);
 
 	*ret_share = atomic_load_explicit(mpib_hint_atomic(&entry->sup_bw), memory_order_acquire);
-	return !(before & 1) &&
+	return mpib_hint_is(before, want) &&
 	       before ==
 		       atomic_load_explicit(mpib_hint_atomic(&entry->seq), memory_order_relaxed) &&
 	       *ret_share <= MPIB_SHARE_MAX;

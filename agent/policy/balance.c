@@ -109,7 +109,7 @@ enum mpib_balance_lie mpib_balance_see(struct mpib_balance_seen *seen,
 		look->busy_nsec[rail] += busy;
 		if (busy > look->busy_most_nsec[rail])
 			look->busy_most_nsec[rail] = busy;
-		look->under_way[rail] |= now->posted[rail] > now->completed[rail];
+		look->under_way[rail] |= now->under_way[rail];
 		if (busy)
 			seen->told_usec[rail] = now_usec - MPIB_BALANCE_WINDOW_USEC;
 	}

@@ -25,6 +25,7 @@ struct mpib_balance_counts {
 	uint64_t posted[2];    /* bytes */
 	uint64_t completed[2]; /* bytes, posted ones at most */
 	uint64_t busy_nsec[2]; /* while at least one part was under way, told as parts complete */
+	bool under_way[2];     /* parts are */
 };
 
 enum mpib_balance_lie {

@@ -222,6 +222,7 @@ enum mpib_counter_time mpib_counter_map_times(const struct mpib_counter_map *map
 		read_times(entry, rail, &ret->completed[rail], &busy);
 		ret->busy_nsec[rail] = to_nsec(busy, load32(&header->ticks_per_ms));
 		ret->posted[rail] = load64(&entry->rail[rail].bytes);
+		ret->under_way[rail] = load64(&entry->since[rail]) != 0;
 		ret->speed[rail] = load32(&entry->speed[rail]);
 	}
 	if (ret->timed != load32(&entry->timed))

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "plugin/base/log.h"
+#include "plugin/base/ticks.h"
 #include "plugin/base/watch.h"
 
 /* Under the watch lock. The descriptor stays open: readers find the table through it. */
@@ -46,7 +47,8 @@ static int open_table(void)
 	table.header->entries = MPIB_COUNTERS_ENTRIES;
 	table.header->entry_size = sizeof(struct mpib_counter_entry);
 	table.header->pid = (uint32_t)getpid();
-	table.header->features = MPIB_COUNTERS_HAVE_FAILOVER;
+	table.header->features = MPIB_COUNTERS_HAVE_FAILOVER | MPIB_COUNTERS_HAVE_BUSY;
+	mpib_ticks_init();
 	atomic_store_explicit((_Atomic uint32_t *)&table.header->magic, MPIB_COUNTERS_MAGIC,
 			      memory_order_release);
 	return 0;
@@ -94,6 +96,19 @@ void mpib_counters_put(struct mpib_counter_entry *entry)
 	table.used[entry - entries()] = 0;
 	table.hint = (uint32_t)(entry - entries());
 	mpib_watch_unlock();
+}
+
+bool mpib_counters_time(void)
+{
+	uint32_t speed = 0;
+
+	mpib_watch_lock();
+	if (table.header) {
+		speed = mpib_ticks_per_ms();
+		__atomic_store_n(&table.header->ticks_per_ms, speed, __ATOMIC_RELAXED);
+	}
+	mpib_watch_unlock();
+	return speed != 0;
 }
 
 int mpib_counters_fd(void)

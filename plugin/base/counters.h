@@ -3,6 +3,8 @@
 #ifndef MPIB_PLUGIN_COUNTERS_H
 #define MPIB_PLUGIN_COUNTERS_H
 
+#include <stdbool.h>
+
 #include "common/counters.h"
 
 /* A zeroed entry, or NULL where the table is full or can't be made: the caller then counts into
@@ -13,6 +15,9 @@ void mpib_counters_publish(struct mpib_counter_entry *entry);
 void mpib_counters_put(struct mpib_counter_entry *entry);
 /* The table's descriptor, or -1 where there is none (yet); stays the module's. */
 int mpib_counters_fd(void);
+/* Tells the speed of the clock of busy times (ticks.h) in the table's header: false where it isn't
+ * known yet, or there is no table. */
+bool mpib_counters_time(void);
 /* Unmaps the table; no entry may be in use. */
 void mpib_counters_close(void);
 

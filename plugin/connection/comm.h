@@ -48,6 +48,10 @@ enum mpib_busy {
 	MPIB_BUSY_CLOSED = 8,  /* the peer has closed, with all that was posted */
 };
 
+/* `timing`, and its place in busy_or_timing. */
+#define MPIB_TIMING	 1u
+#define MPIB_TIMING_ONLY (MPIB_TIMING << 8)
+
 #define MPIB_FLUSH_SCRATCH 64
 #define MPIB_POLL_BATCH	   16
 
@@ -109,7 +113,9 @@ struct mpib_sender {
 	/* A message up to this is one request, its size fits into size_q. */
 	size_t max_whole;
 	size_t split_min; /* shorter messages take one rail */
-	uint32_t head;	  /* rows matched so far */
+	/* The same of a timed sender that has nothing under way. */
+	size_t split_min_idle;
+	uint32_t head; /* rows matched so far */
 	/* The vanilla policy, and whenever no hint may be used. */
 	uint32_t share_fixed;
 	uint32_t share_last; /* last good hint */
@@ -167,11 +173,18 @@ struct mpib_comm {
 	struct ibv_cq *cq[MPIB_RAIL_MAX];
 	struct mpib_counter_entry *counters;
 	struct mpib_request_pool pool; /* progress */
-	uint8_t busy;		       /* progress: enum mpib_busy */
-	uint8_t kind;		       /* enum mpib_counter_kind */
-	uint8_t rail_mask;	       /* set-up: rails that have QPs */
-	uint8_t data_mask;	       /* set-up: rails that may carry bytes */
-	uint8_t use_mask;	       /* progress: those of them that do, all of them polled */
+	/* Read together. */
+	union {
+		struct {
+			uint8_t busy;	/* progress: enum mpib_busy */
+			uint8_t timing; /* progress: MPIB_TIMING while busy times are kept */
+		};
+		uint16_t busy_or_timing;
+	};
+	uint8_t kind;	   /* enum mpib_counter_kind */
+	uint8_t rail_mask; /* set-up: rails that have QPs */
+	uint8_t data_mask; /* set-up: rails that may carry bytes */
+	uint8_t use_mask;  /* progress: those of them that do, all of them polled */
 
 	struct mpib_agent_reg agent; /* advanced mode; of it a sender reads `hint` */
 	struct ibv_send_wr *bad;     /* progress: where a post says which request it refused */

@@ -16,6 +16,7 @@
 #include "plugin/data/rail_loss.h"
 #include "plugin/data/recv_completions.h"
 #include "plugin/data/send.h"
+#include "plugin/data/times.h"
 
 /* A chain's last request: its row may be done on this rail. */
 static mpib_always_inline void chain_completion(struct mpib_comm *comm, unsigned int rail,
@@ -58,6 +59,14 @@ static __attribute__((cold, noinline)) int bad_completions(struct mpib_comm *com
 	return 0;
 }
 
+static __attribute__((noinline)) int after_completions(struct mpib_comm *comm, unsigned int rail,
+						       const struct ibv_wc *wc, int n)
+{
+	if (comm->timing)
+		mpib_times_completed(comm, rail, wc, n);
+	return comm->busy & MPIB_BUSY_POSTING ? mpib_send_continue(comm) : 0;
+}
+
 static int send_completed(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc, int n)
 {
 	struct mpib_request *requests = comm->pool.requests;
@@ -72,8 +81,8 @@ static int send_completed(struct mpib_comm *comm, unsigned int rail, const struc
 		else
 			chain_completion(comm, rail, wc->wr_id);
 	}
-	if (mpib_unlikely(comm->busy & MPIB_BUSY_POSTING))
-		return mpib_send_continue(comm);
+	if (mpib_unlikely(comm->busy_or_timing & (MPIB_BUSY_POSTING | MPIB_TIMING_ONLY)))
+		return after_completions(comm, rail, wc - n, n);
 	return 0;
 }
 

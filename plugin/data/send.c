@@ -28,7 +28,11 @@
 #include "plugin/data/comm_error.h"
 #include "plugin/data/policy.h"
 #include "plugin/data/rail_loss.h"
+#include "plugin/data/times.h"
 #include "plugin/wire/imm.h"
+
+/* A row of a group looks so often whether busy times are to be kept. */
+#define FOLLOW_ROWS 64u
 
 static const struct mpib_mr no_mr; /* an empty message may come without */
 
@@ -76,6 +80,15 @@ static mpib_always_inline struct parts split(const struct mpib_comm *comm, size_
 	if (share >= MPIB_SHARE_MAX / 2)
 		return (struct parts){ size, mpib_rail_bit(MPIB_SUP) };
 	return (struct parts){ 0, mpib_rail_bit(MPIB_SOUT) };
+}
+
+/* The same of a timed sender, which spares a short message that is alone the second rail. */
+static mpib_always_inline struct parts split_timed(const struct mpib_comm *comm, size_t size,
+						   uint32_t share)
+{
+	if (size < comm->send.split_min_idle && !(comm->polled[MPIB_SOUT] | comm->polled[MPIB_SUP]))
+		return split(comm, size, share >= MPIB_SHARE_MAX / 2 ? MPIB_SHARE_MAX : 0);
+	return split(comm, size, share);
 }
 
 /* @len bytes from @offset on; the rest of the work request is prepared (setup/prepare.c). */
@@ -131,7 +144,7 @@ static mpib_always_inline void fill_alone(struct mpib_comm *comm, unsigned int r
 static mpib_always_inline int send_on(struct mpib_comm *comm, unsigned int rails,
 				      struct mpib_request *req, const struct mpib_cts *cts,
 				      const struct mpib_mr *mr, uint64_t addr, size_t size,
-				      size_t sup, uint32_t imm)
+				      size_t sup, uint32_t imm, bool timed)
 {
 	const bool on_sout = rails & mpib_rail_bit(MPIB_SOUT);
 	const bool on_sup = rails & mpib_rail_bit(MPIB_SUP);
@@ -142,6 +155,8 @@ static mpib_always_inline int send_on(struct mpib_comm *comm, unsigned int rails
 		fill_alone(comm, MPIB_SOUT, req, cts, mr, addr, 0, size - sup, imm);
 	if (on_sup)
 		fill_alone(comm, MPIB_SUP, req, cts, mr, addr, size - sup, sup, imm);
+	if (timed && on_sout && on_sup)
+		mpib_times_post(comm);
 	if (on_sout) {
 		int r = post(comm, MPIB_SOUT, next_qp(comm, MPIB_SOUT)->qp, &req->wr[MPIB_SOUT]);
 
@@ -156,7 +171,7 @@ static mpib_always_inline int send_on(struct mpib_comm *comm, unsigned int rails
 static mpib_always_inline int send_alone(struct mpib_comm *comm, const struct mpib_cts *cts,
 					 uint32_t head, uint32_t share, void *data, size_t size,
 					 uint32_t size_q, const struct mpib_mr *mr,
-					 struct mpib_request **ret)
+					 struct mpib_request **ret, bool timed)
 {
 	struct mpib_counter_entry *counters = comm->counters;
 	struct mpib_request *req = mpib_request_get(&comm->pool);
@@ -173,12 +188,14 @@ static mpib_always_inline int send_alone(struct mpib_comm *comm, const struct mp
 	__atomic_store_n(&comm->send.head, head + 1, __ATOMIC_RELAXED);
 	counters->share = share;
 	counters->messages++;
-	parts = split(comm, size, share);
+	parts = timed ? split_timed(comm, size, share) : split(comm, size, share);
 	if (parts.rails == MPIB_RAILS_ALL)
-		return send_on(comm, MPIB_RAILS_ALL, req, cts, mr, addr, size, parts.sup, imm);
+		return send_on(comm, MPIB_RAILS_ALL, req, cts, mr, addr, size, parts.sup, imm,
+			       timed);
 	if (parts.rails == mpib_rail_bit(MPIB_SUP))
-		return send_on(comm, mpib_rail_bit(MPIB_SUP), req, cts, mr, addr, size, size, imm);
-	return send_on(comm, mpib_rail_bit(MPIB_SOUT), req, cts, mr, addr, size, 0, imm);
+		return send_on(comm, mpib_rail_bit(MPIB_SUP), req, cts, mr, addr, size, size, imm,
+			       timed);
+	return send_on(comm, mpib_rail_bit(MPIB_SOUT), req, cts, mr, addr, size, 0, imm, timed);
 }
 
 /* ---- a row of several messages, or of one that has to be cut ------------------------------- */
@@ -370,6 +387,8 @@ static __attribute__((noinline)) int post_row(struct mpib_comm *comm)
 	group->record[0] = comm->counters->rail[MPIB_SUP].bytes - group->sup_before;
 	if (mpib_unlikely(group->cut))
 		rails |= start_cut(comm);
+	if (mpib_unlikely(comm->timing) && rails == MPIB_RAILS_ALL)
+		mpib_times_post(comm);
 	if (mpib_unlikely(!rails))
 		rails = split(comm, 0, mpib_policy_share(comm)).rails;
 	group->rails = (uint8_t)rails;
@@ -433,6 +452,8 @@ static int begin_group(struct mpib_comm *comm)
 	n = atomic_load_explicit((_Atomic uint8_t *)&row[0].count, memory_order_relaxed);
 	if (n == 0 || n > MPIB_GROUP_MAX)
 		return mpib_comm_fail(comm, -EPROTO, "a clear-to-send row names a wrong count");
+	if (mpib_unlikely(comm->send.head % FOLLOW_ROWS == 0))
+		mpib_times_follow(comm);
 	/* All of it must be here. */
 	for (unsigned int k = 1; k < n; k++)
 		if (mpib_cts_seq(&row[k]) != comm->send.head + 1)
@@ -501,6 +522,7 @@ static int alone_general(struct mpib_comm *comm, void *data, size_t size, int ta
 	struct mpib_request *req;
 	int r;
 
+	mpib_times_follow(comm);
 	if (size > mpib_cts_size(cts))
 		return too_large(comm, size, cts);
 	if (size - sup > comm->send.max_msg[MPIB_SOUT] || sup > comm->send.max_msg[MPIB_SUP] ||
@@ -512,7 +534,7 @@ static int alone_general(struct mpib_comm *comm, void *data, size_t size, int ta
 	/* An empty message has no element, and needs no registration. */
 	req->wr[MPIB_SOUT].num_sge = req->wr[MPIB_SUP].num_sge = size != 0;
 	r = send_alone(comm, cts, comm->send.head, share, data, size, mpib_imm_size_q(size),
-		       mr ? mr : &no_mr, ret);
+		       mr ? mr : &no_mr, ret, false);
 	req->wr[MPIB_SOUT].num_sge = req->wr[MPIB_SUP].num_sge = 1;
 	return r;
 }
@@ -538,6 +560,42 @@ static __attribute__((noinline)) ncclResult_t isend_group_general(struct mpib_co
 	return mpib_result(group_general(comm, data, size, tag, mr, ret));
 }
 
+static mpib_always_inline ncclResult_t isend_row(struct mpib_comm *comm, void *data, size_t size,
+						 int tag, void *mr, struct mpib_request **ret,
+						 bool timed)
+{
+	uint32_t share, head = comm->send.head;
+	const struct mpib_cts *cts = comm->send.cts[head % MPIB_ROWS].element;
+
+	if (mpib_cts_seq(cts) != head + 1)
+		return isend_not_now(comm);
+	if (mpib_unlikely(cts->count != 1))
+		return isend_group_general(comm, data, size, tag, mr, ret);
+	if (mpib_unlikely(cts->tag != (uint32_t)tag))
+		return isend_not_now(comm);
+	if (mpib_unlikely(size > cts->size_low) ||
+	    mpib_unlikely(size - 1 >= comm->send.max_whole) || mpib_unlikely(!mr) ||
+	    mpib_unlikely(!mpib_policy_try(
+		    comm, timed ? MPIB_HINT_WANT_TIMED : MPIB_HINT_WANT_GIVEN, &share)))
+		return isend_alone_general(comm, data, size, tag, mr, ret);
+	return mpib_result(send_alone(comm, cts, head, share, data, size, mpib_imm_units(size), mr,
+				      ret, timed));
+}
+
+static __attribute__((noinline)) ncclResult_t isend_alone(struct mpib_comm *comm, void *data,
+							  size_t size, int tag, void *mr,
+							  struct mpib_request **ret)
+{
+	return isend_row(comm, data, size, tag, mr, ret, false);
+}
+
+static __attribute__((noinline)) ncclResult_t isend_timed(struct mpib_comm *comm, void *data,
+							  size_t size, int tag, void *mr,
+							  struct mpib_request **ret)
+{
+	return isend_row(comm, data, size, tag, mr, ret, true);
+}
+
 /* The first message of the row that isn't matched, and nothing about it asks for the general
  * function. */
 static __attribute__((noinline)) ncclResult_t isend_group(struct mpib_comm *comm, void *data,
@@ -555,30 +613,18 @@ static __attribute__((noinline)) ncclResult_t isend_group(struct mpib_comm *comm
 	cts = &group->row[k];
 	if (mpib_unlikely(cts->tag != (uint32_t)tag) || mpib_unlikely(size > cts->size_low) ||
 	    mpib_unlikely(size > comm->send.max_whole) || mpib_unlikely(!mr) ||
-	    mpib_unlikely(!mpib_policy_try(comm, &share)))
+	    mpib_unlikely(!mpib_policy_try(comm, MPIB_HINT_WANT_ANY, &share)))
 		return isend_group_general(comm, data, size, tag, mr, ret);
 	return mpib_result(send_in_group(comm, k, cts, share, data, size, mr, true, ret));
 }
 
-static __attribute__((noinline)) ncclResult_t isend_alone(struct mpib_comm *comm, void *data,
-							  size_t size, int tag, void *mr,
-							  struct mpib_request **ret)
+static __attribute__((noinline)) ncclResult_t isend_busy(struct mpib_comm *comm, void *data,
+							 size_t size, int tag, void *mr,
+							 struct mpib_request **ret)
 {
-	uint32_t share, head = comm->send.head;
-	const struct mpib_cts *cts = comm->send.cts[head % MPIB_ROWS].element;
-
-	if (mpib_cts_seq(cts) != head + 1)
-		return isend_not_now(comm);
-	if (mpib_unlikely(cts->count != 1))
-		return isend_group_general(comm, data, size, tag, mr, ret);
-	if (mpib_unlikely(cts->tag != (uint32_t)tag))
-		return isend_not_now(comm);
-	if (mpib_unlikely(size > cts->size_low) ||
-	    mpib_unlikely(size - 1 >= comm->send.max_whole) || mpib_unlikely(!mr) ||
-	    mpib_unlikely(!mpib_policy_try(comm, &share)))
-		return isend_alone_general(comm, data, size, tag, mr, ret);
-	return mpib_result(
-		send_alone(comm, cts, head, share, data, size, mpib_imm_units(size), mr, ret));
+	if (comm->busy_or_timing == MPIB_TIMING_ONLY)
+		return isend_timed(comm, data, size, tag, mr, ret);
+	return isend_group(comm, data, size, tag, mr, ret);
 }
 
 ncclResult_t mpib_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle,
@@ -588,8 +634,9 @@ ncclResult_t mpib_isend(void *send_comm, void *data, size_t size, int tag, void 
 	struct mpib_request **ret = (struct mpib_request **)request;
 
 	*ret = NULL;
-	/* An error, a group that is being collected, or one that waits for the send queues. */
-	if (comm->busy)
-		return isend_group(comm, data, size, tag, mhandle, ret);
+	/* An error, a group that is being collected, or one that waits for the send queues; or busy
+	 * times are kept. */
+	if (comm->busy_or_timing)
+		return isend_busy(comm, data, size, tag, mhandle, ret);
 	return isend_alone(comm, data, size, tag, mhandle, ret);
 }

@@ -5,19 +5,7 @@
 
 #include "plugin/base/nccl_abi.h"
 #include "plugin/connection/comm.h"
-
-/* wr_id of a sender's work request: the request's index, and for those of a row that is posted in
- * chains what the chain took of the send queue. */
-#define MPIB_WR_INDEX(id)     ((unsigned int)((id)&0xffff))
-#define MPIB_WR_ENTRIES(id)   ((unsigned int)((id) >> 16 & 0xffff))
-#define MPIB_WR_QP(id)	      ((unsigned int)((id) >> 32 & 0xff))
-#define MPIB_WR_ENTRIES_SHIFT 16
-#define MPIB_WR_QP_SHIFT      32
-#define MPIB_WR_FINAL	      (1ull << 40) /* the chain ends its row on this rail */
-#define MPIB_WR_CHAIN	      (1ull << 41)
-/* Not with FINAL: it ends a part that was posted again, which may be the other rail's. */
-#define MPIB_WR_AGAIN	   (1ull << 42)
-#define MPIB_WR_OTHER_PART (1ull << 43)
+#include "plugin/data/wr_id.h"
 
 /* NCCL's isend: *@request stays NULL where the message has to be offered again. */
 ncclResult_t mpib_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle,

@@ -237,6 +237,8 @@ static int start_counters(struct mpib_comm *comm)
 	entry->sout_remote = comm->remote.rail[MPIB_SOUT].ipv4_be;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
 		entry->qps[rail] = comm->nqps[rail];
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		entry->speed[rail] = comm->dev->hca[rail].speed_mbps;
 	if (!comm->own_counters)
 		mpib_counters_publish(entry);
 	return 0;

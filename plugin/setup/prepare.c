@@ -33,6 +33,9 @@ static void set_limits(struct mpib_comm *comm, const struct mpib_env *env)
 {
 	comm->send.record_addr = comm->remote_qps.ring_addr;
 	comm->send.split_min = (size_t)env->split_min;
+	comm->send.split_min_idle = comm->send.split_min > MPIB_SPLIT_MIN_IDLE
+					    ? comm->send.split_min
+					    : MPIB_SPLIT_MIN_IDLE;
 	comm->send.ar_above = ar_above(comm, env);
 	comm->send.share_fixed = comm->path == MPIB_PATH_INTRA ? MPIB_SHARE_MAX : 0;
 	if (!(comm->data_mask & mpib_rail_bit(MPIB_SUP)))

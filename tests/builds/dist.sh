@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A release, by the commands of "Making a release" in docs/install.md, read from there: dist.sh TREE BUILD. In a clone of
-# the tree as it is now the changelog gets the version, the commit its tag, and `meson dist` makes the tarball, which
-# has to have each file; what is installed builds from it in a folder of another depth, and is byte for byte what
-# BUILD installs.
+# A release, as docs/install.md makes it: dist.sh TREE BUILD. A commit of the tree as it is now is cloned, and
+# `meson dist` makes its tarball, which has to have each file; what is installed builds from it in a folder of
+# another depth, and is byte for byte what BUILD installs.
 set -euo pipefail
 
 tree=$1 build=$2
@@ -37,26 +36,14 @@ checkout() {
 	git commit -q -m tree
 }
 
-# recipe: the commands, for this version.
-recipe() {
-	sed -n '/^## Making a release/,/^## [^M]/s/^       \([a-z].*\)/\1/p' docs/install.md |
-		sed -E "s/[0-9]+\.[0-9]+\.[0-9]+/$version/g"
-}
-
-# release: what the recipe says; sets file, the tarball's path.
-release() {
-	cd "$work/checkout"
-	sed -i "s/^## Unreleased\$/## $version (2000-01-01)/" docs/changelog.md
-	git commit -qam "MPIB $version" --allow-empty
-	recipe >"$work/recipe"
-	[ "$(grep -cE '^(git tag|meson setup|meson dist) ' "$work/recipe")" = 3 ] || wrong "docs/install.md has no recipe"
-	bash -euxc "$(cat "$work/recipe")" >"$work/dist.log" 2>&1 || {
-		cat "$work/dist.log"
-		wrong "the recipe fails"
+# tarball: prints its path.
+tarball() {
+	"$work/checkout/tests/setup" "$work/setup" >&2
+	meson dist -C "$work/setup" --no-tests >"$work/dist.log" 2>&1 || {
+		cat "$work/dist.log" >&2
+		return 1
 	}
-	[ "$(git describe)" = "v$version" ] || wrong "the tag is $(git describe)"
-	[ -z "$(git status --porcelain)" ] || wrong "the recipe leaves $(git status --porcelain)"
-	file=$(echo "$work"/checkout/build-release/meson-dist/mpib-*.tar.xz)
+	ls "$work"/setup/meson-dist/mpib-*.tar.xz
 }
 
 installed() {
@@ -73,14 +60,13 @@ options=$(meson introspect "$build" --buildoptions | jq -r '[.[] |
 	exit 77
 }
 checkout
-version=$(meson introspect "$build" --projectinfo | jq -r .version)
-release
+file=$(tarball)
+version=$(meson introspect "$work/setup" --projectinfo | jq -r .version)
 [ "${file##*/}" = "mpib-$version.tar.xz" ] || wrong "the tarball is $file"
 (cd "${file%/*}" && sha256sum --quiet -c "${file##*/}.sha256sum")
 mkdir -p "$work/unpacked/one/deeper"
 tar -C "$work/unpacked/one/deeper" -xf "$file"
 source=$work/unpacked/one/deeper/mpib-$version
-grep -q "^## $version " "$source/docs/changelog.md" || wrong "the tarball's changelog doesn't begin with $version"
 diff <(git -C "$work/checkout" ls-files | sort) <(cd "$source" && find . ! -type d -printf '%P\n' | sort) ||
 	wrong "the tarball lacks files (<), or has others (>)"
 

@@ -42,6 +42,7 @@ static void post(struct link *link, struct link_connection *c, unsigned int mess
 		c->part[message][rail] = c->timing[rail] ? parts[rail] : 0;
 		c->counts.posted[rail] += (uint64_t)c->part[message][rail];
 		c->under_way[rail]++;
+		c->counts.under_way[rail] = c->timing[rail];
 	}
 	c->carried += c->size;
 }
@@ -56,6 +57,7 @@ static void complete(struct link *link, struct link_connection *c, unsigned int 
 	c->busy[rail] += link->now - c->busy_since[rail];
 	c->busy_since[rail] = link->now;
 	c->timing[rail] = c->under_way[rail] > 0;
+	c->counts.under_way[rail] = c->timing[rail];
 	c->counts.completed[rail] += (uint64_t)c->part[message][rail];
 	c->counts.busy_nsec[rail] = (uint64_t)(c->busy[rail] * 1000);
 }
