@@ -12,12 +12,13 @@
 #include "agent/ctl/screen.h"
 #include "common/ipv4.h"
 #include "common/macros.h"
+#include "common/share.h"
 
 /* What is left out first where the table is too wide. */
 static const struct mpib_output_rank ranks[] = {
-	{ "LAST BYTE", 9 }, { "SLOT", 8 },    { "UID", 7 },    { "FROM", 6 },
-	{ "TO", 6 },	    { "PID", 5 },     { "CONNS", 4 },  { "TX-SUP%", 3 },
-	{ "RULE", 2 },	    { "RX-SOUT", 1 }, { "RX-SUP", 1 },
+	{ "LAST BYTE", 9 }, { "SLOT", 8 },  { "UID", 7 },     { "FROM", 6 },   { "TO", 6 },
+	{ "PID", 5 },	    { "CONNS", 4 }, { "TX-SUP%", 3 }, { "TREND", 3 },  { "SOUT-GIVES", 3 },
+	{ "SUP-GIVES", 3 }, { "RULE", 2 },  { "RX-SOUT", 1 }, { "RX-SUP", 1 },
 };
 
 /* What is collected on the way. */
@@ -103,6 +104,75 @@ static void format_rule(const struct mpib_admin_flow *f, char *buf, size_t size)
 		(void)snprintf(buf, size, f->line ? "%s:%u" : "%s", name, f->line);
 }
 
+/* ---- shares that find themselves ------------------------------------------------------------ */
+
+/* Looks that a trend shows, and flows that have one; others show none. */
+#define LOOKS	  8u
+#define FLOWS_MAX 256u
+
+/* What each flow sent a second, the latest look last. */
+static struct history {
+	uint32_t src_be, dst_be;
+	uint64_t rate[LOOKS];
+} histories[FLOWS_MAX];
+
+static struct history *history_of(const struct mpib_admin_flow *flow)
+{
+	for (unsigned int n = 0; n < FLOWS_MAX; n++) {
+		struct history *h = &histories[n];
+
+		if (!h->src_be)
+			*h = (struct history){ .src_be = flow->src_be, .dst_be = flow->dst_be };
+		if (h->src_be == flow->src_be && h->dst_be == flow->dst_be)
+			return h;
+	}
+	return NULL;
+}
+
+/* A bar a look, against the highest of them. */
+static void trend(const struct mpib_admin_flow *flow, char ret[LOOKS + 1])
+{
+	static const char levels[] = "_.:-=+*#";
+	struct history *h = flow->src_be ? history_of(flow) : NULL;
+	uint64_t most = 1;
+
+	memset(ret, 0, LOOKS + 1);
+	ret[0] = '-';
+	if (!h)
+		return;
+	memmove(&h->rate[0], &h->rate[1], (LOOKS - 1) * sizeof(h->rate[0]));
+	h->rate[LOOKS - 1] = flow->sent_rate[0] + flow->sent_rate[1];
+	for (unsigned int n = 0; n < LOOKS; n++)
+		most = h->rate[n] > most ? h->rate[n] : most;
+	for (unsigned int n = 0; n < LOOKS; n++)
+		ret[n] = levels[(unsigned int)((double)h->rate[n] / (double)most *
+						       (sizeof(levels) - 2) +
+					       0.5)];
+}
+
+static void add_rate(struct mpib_output *out, const char *key, const char *title, uint64_t rate)
+{
+	char text[24] = "-";
+
+	if (rate)
+		(void)snprintf(text, sizeof(text), "%.1fMB", (double)rate / 1e6);
+	mpib_output_shown(out, key, title, rate, text);
+}
+
+static void add_auto(struct mpib_output *out, const struct mpib_admin_flow *flow, bool rates)
+{
+	char bars[LOOKS + 1];
+
+	mpib_output_bool(out, "auto", NULL, mpib_share_is_auto(flow->tuning.given));
+	add_rate(out, "sout_busy_rate", rates ? "SOUT-GIVES" : NULL, flow->tuning.rate[0]);
+	add_rate(out, "sup_busy_rate", rates ? "SUP-GIVES" : NULL, flow->tuning.rate[1]);
+	mpib_output_number(out, "share_changes", NULL, flow->tuning.changes);
+	if (rates) {
+		trend(flow, bars);
+		mpib_output_note(out, "TREND", bars);
+	}
+}
+
 static void add_flow(struct mpib_output *out, const struct mpib_admin_flow *f, bool rates)
 {
 	char flow[MPIB_FLOW_TEXT_MAX];
@@ -127,6 +197,7 @@ static void add_flow(struct mpib_output *out, const struct mpib_admin_flow *f, b
 	add_traffic(out, f, rates);
 	if (rates)
 		mpib_output_note(out, "RULE", rule);
+	add_auto(out, f, rates);
 	mpib_output_number(out, "connections", "CONNS", f->registrations);
 	mpib_output_number(out, "pid", "PID", f->pid > 0 ? (uint64_t)f->pid : 0);
 	mpib_output_text(out, "src_island", "FROM", f->src_island);

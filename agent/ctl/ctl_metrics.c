@@ -13,6 +13,7 @@
 #include "common/cleanup.h"
 #include "common/ipv4.h"
 #include "common/macros.h"
+#include "common/share.h"
 #include "common/versions.h"
 
 #define FLOWS_MAX 512u
@@ -195,6 +196,42 @@ static void print_traffic(FILE *out, const struct flow_list *list)
 	}
 }
 
+/* Nothing where no share finds itself. */
+static void print_auto(FILE *out, const struct mpib_admin_flow *flows, size_t count)
+{
+	char flow[MPIB_FLOW_TEXT_MAX];
+	bool any = false;
+
+	for (size_t n = 0; n < count; n++)
+		any |= mpib_share_is_auto(flows[n].tuning.given);
+	if (!any)
+		return;
+
+	(void)fputs(
+		"# HELP mpib_flow_rail_speed Bytes a second that the rail gives a flow whose share "
+		"finds itself, while it is busy; 0 where not measured.\n"
+		"# TYPE mpib_flow_rail_speed gauge\n",
+		out);
+	for (size_t n = 0; n < 2 * count; n++) {
+		const struct mpib_admin_flow *f = &flows[n / 2];
+
+		if (mpib_share_is_auto(f->tuning.given))
+			(void)fprintf(out,
+				      "mpib_flow_rail_speed{flow=\"%s\",rail=\"%s\"} %" PRIu64 "\n",
+				      mpib_flow_format(f->src_be, f->dst_be, flow), rails[n % 2],
+				      f->tuning.rate[n % 2]);
+	}
+	(void)fputs("# HELP mpib_flow_share_changes Changes of a share that finds itself.\n"
+		    "# TYPE mpib_flow_share_changes counter\n",
+		    out);
+	for (size_t n = 0; n < count; n++)
+		if (mpib_share_is_auto(flows[n].tuning.given))
+			(void)fprintf(out,
+				      "mpib_flow_share_changes_total{flow=\"%s\"} %" PRIu64 "\n",
+				      mpib_flow_format(flows[n].src_be, flows[n].dst_be, flow),
+				      flows[n].tuning.changes);
+}
+
 static void print_flows(FILE *out, const struct flow_list *list)
 {
 	char flow[MPIB_FLOW_TEXT_MAX];
@@ -215,6 +252,7 @@ static void print_flows(FILE *out, const struct flow_list *list)
 
 	print_traffic(out, list);
 	print_flow_rails(out, list);
+	print_auto(out, list->flows, list->count);
 	print_head(out, "mpib_flows_unlisted", "gauge", "Flows beyond those with labels here.");
 	(void)fprintf(out, "mpib_flows_unlisted %zu\n", list->unlisted);
 }

@@ -9,6 +9,8 @@
  * the estimate that they come and go independently, which weighs the less the further these are
  * apart. At the balance no rail idles.
  *
+ * Where neither idles and yet one has the longer queue, the share leans away from that.
+ *
  * A rail that idles between parts is busy with the way there and back, too, and seems slower than
  * it is. So, while there is always work on the other one, the share leans towards it.
  */
@@ -35,11 +37,17 @@
 #define PACE_START   0.02
 #define PACE_MOST    0.02
 #define PACE_LEAST   0.002
-#define LEAN_MOST    0.5
+#define LEAN_MOST    4.0
 
-/* Time that is told in one go may be a little more than went by: two clocks. */
-#define CLOCK_SLACK_USEC 2000u
-#define CLOCK_SLACK_PART 50u
+/* The same by queues: of so many parts at least, and longer by so much of their sum. */
+#define QUEUE_LEAST	10.0
+#define QUEUE_NOTICED	0.6
+#define QUEUE_PACE_MOST 0.4
+
+/* Time that is told in one go may be a little more than went by: there are two clocks, and either
+ * side may be kept from a processor between its clock and its counters. */
+#define CLOCK_SLACK_USEC 1000000u
+#define CLOCK_SLACK_PART 20u
 
 #define TIMELESS_LOOKS_MAX 3u
 
@@ -91,7 +99,7 @@ enum mpib_balance_lie mpib_balance_see(struct mpib_balance_seen *seen,
 		return MPIB_BALANCE_TRUE;
 	if (now->timed != seen->counts.timed) {
 		/* What is told next may have begun before this look. */
-		*seen = (struct mpib_balance_seen){ .counts = *now };
+		*seen = (struct mpib_balance_seen){ .counts = *now, .looked_usec = now_usec };
 		return MPIB_BALANCE_TRUE;
 	}
 
@@ -110,10 +118,12 @@ enum mpib_balance_lie mpib_balance_see(struct mpib_balance_seen *seen,
 		if (busy > look->busy_most_nsec[rail])
 			look->busy_most_nsec[rail] = busy;
 		look->under_way[rail] |= now->under_way[rail];
+		look->queued[rail] += now->queued[rail];
 		if (busy)
-			seen->told_usec[rail] = now_usec - MPIB_BALANCE_WINDOW_USEC;
+			seen->told_usec[rail] = seen->looked_usec;
 	}
 	seen->counts = *now;
+	seen->looked_usec = now_usec;
 	return MPIB_BALANCE_TRUE;
 }
 
@@ -179,10 +189,12 @@ static bool fill_window(struct mpib_balance *balance, const struct mpib_balance_
 		open->bytes[rail] += (double)look->bytes[rail];
 		open->busy_usec[rail] += (double)look->busy_nsec[rail] / 1000;
 		open->busy_most_usec[rail] += (double)look->busy_most_nsec[rail] / 1000;
+		open->queued[rail] += look->queued[rail];
 		if ((double)look->busy_most_nsec[rail] / 1000 > open->longest_usec)
 			open->longest_usec = (double)look->busy_most_nsec[rail] / 1000;
 	}
 	open->usec += (double)look->usec;
+	open->looks++;
 	if (look->connections > open->connections)
 		open->connections = look->connections;
 	if (open->bytes[0] + open->bytes[1] <= 0) {
@@ -278,12 +290,46 @@ static void lean(struct mpib_balance *balance, const struct estimate window[2])
 
 	if (greater(window[0].busy, window[1].busy) < ALWAYS_BUSY || fabs(idle) < IDLE_NOTICED)
 		return;
+	pace = lesser(pace, PACE_MOST);
 	pace = (balance->pace < 0) == (idle < 0) ? lesser(pace * 1.1, PACE_MOST)
 						 : greater(pace / 2, PACE_LEAST);
 	step = lesser(pace, fabs(idle) / 10);
 	balance->pace = idle < 0 ? -pace : pace;
 	balance->lean =
 		greater(-LEAN_MOST, lesser(LEAN_MOST, balance->lean + (idle < 0 ? -step : step)));
+}
+
+/* Above 0: more parts wait for SOUT, up to 1. 0 where they are few, or as many for SUP. */
+static double longer_queue(const struct mpib_balance_window *open)
+{
+	double sum = open->queued[0] + open->queued[1];
+	double longer;
+
+	if (sum < QUEUE_LEAST * open->looks)
+		return 0;
+	longer = (open->queued[0] - open->queued[1]) / sum;
+	return fabs(longer) < QUEUE_NOTICED ? 0 : longer;
+}
+
+/* Neither rail idled, and yet parts wait for one of them: parts are small and many, so that some
+ * are on the way there and back all the time, or the process polls seldom. The window says nothing
+ * of rates, then: they would follow from the share, and let it drift. */
+static bool says_nothing(const struct mpib_balance_window *open, const struct estimate window[2])
+{
+	return window[0].busy >= ALWAYS_BUSY && window[1].busy >= ALWAYS_BUSY &&
+	       fabs(longer_queue(open)) > 0;
+}
+
+/* The share leans away from it. */
+static void lean_from_queue(struct mpib_balance *balance)
+{
+	double longer = longer_queue(&balance->open);
+	double pace = fabs(balance->pace);
+
+	pace = (balance->pace < 0) == (longer < 0) ? lesser(pace * 2, QUEUE_PACE_MOST)
+						   : greater(pace / 4, PACE_LEAST);
+	balance->pace = longer < 0 ? -pace : pace;
+	balance->lean = greater(-LEAN_MOST, lesser(LEAN_MOST, balance->lean + balance->pace));
 }
 
 /* Takes the window into what is known: how. */
@@ -296,6 +342,11 @@ static enum mpib_balance_reason learn(struct mpib_balance *balance,
 	uint8_t before = balance->off;
 
 	balance->restless -= balance->restless > 0;
+	if (balance->measured && says_nothing(&balance->open, window)) {
+		balance->off = 0;
+		lean_from_queue(balance);
+		return MPIB_BALANCE_AVERAGE;
+	}
 	balance->off = balance->measured ? far_off(window, &balance->average) : 0;
 	if (!balance->measured) {
 		set(&balance->average, window);
@@ -313,7 +364,8 @@ static enum mpib_balance_reason learn(struct mpib_balance *balance,
 			balance->average.usec[rail] += balance->latest.usec[rail];
 		}
 		balance->off = 0;
-		balance->pace = balance->pace < 0 ? -PACE_START : PACE_START;
+		balance->lean = 0;
+		balance->pace = PACE_START;
 		balance->restless += STEP_COST;
 		reason = MPIB_BALANCE_STEP;
 	} else {

@@ -25,7 +25,8 @@ struct mpib_balance_counts {
 	uint64_t posted[2];    /* bytes */
 	uint64_t completed[2]; /* bytes, posted ones at most */
 	uint64_t busy_nsec[2]; /* while at least one part was under way, told as parts complete */
-	bool under_way[2];     /* parts are */
+	uint32_t queued[2];    /* parts under way at the moment */
+	bool under_way[2];     /* parts are, in a span of busy time */
 };
 
 enum mpib_balance_lie {
@@ -40,6 +41,7 @@ enum mpib_balance_lie {
 /* What was seen of a connection so far; all 0: nothing. */
 struct mpib_balance_seen {
 	struct mpib_balance_counts counts;
+	uint64_t looked_usec;  /* the latest look */
 	uint64_t told_usec[2]; /* busy time may be of after that */
 	uint8_t timeless[2];   /* looks in a row with bytes and no time */
 	uint8_t lie;	       /* enum mpib_balance_lie: nothing is taken from it any more */
@@ -52,6 +54,7 @@ struct mpib_balance_look {
 	uint64_t busy_nsec[2];	    /* of all together */
 	uint64_t busy_most_nsec[2]; /* of the busiest one */
 	unsigned int connections;   /* that told of any */
+	uint32_t queued[2];	    /* parts under way at the moment, of all together */
 	bool under_way[2];	    /* parts are */
 };
 
@@ -114,6 +117,8 @@ struct mpib_balance_window {
 	double busy_most_usec[2];
 	double longest_usec;	  /* that one connection told in one look */
 	unsigned int connections; /* at most in one look */
+	double queued[2];	  /* summed over looks */
+	unsigned int looks;
 };
 
 /* All 0 but the share: nothing is measured. */

@@ -193,6 +193,17 @@ static void read_times(const struct mpib_counter_entry *entry, unsigned int rail
 	}
 }
 
+/* More aren't under way: of groups requests are counted, and one completion for several. */
+#define QUEUED_MAX 4096u
+
+static uint32_t queued(const struct mpib_counter_rail *rail)
+{
+	uint64_t completions = load64(&rail->completions);
+	uint64_t count = load64(&rail->requests) - completions;
+
+	return count <= QUEUED_MAX ? (uint32_t)count : 0;
+}
+
 static uint64_t to_nsec(uint64_t ticks, uint32_t ticks_per_ms)
 {
 	return ticks_per_ms ? (uint64_t)((double)ticks * 1e6 / ticks_per_ms) : 0;
@@ -222,6 +233,7 @@ enum mpib_counter_time mpib_counter_map_times(const struct mpib_counter_map *map
 		read_times(entry, rail, &ret->completed[rail], &busy);
 		ret->busy_nsec[rail] = to_nsec(busy, load32(&header->ticks_per_ms));
 		ret->posted[rail] = load64(&entry->rail[rail].bytes);
+		ret->queued[rail] = queued(&entry->rail[rail]);
 		ret->under_way[rail] = load64(&entry->since[rail]) != 0;
 		ret->speed[rail] = load32(&entry->speed[rail]);
 	}

@@ -47,9 +47,10 @@ struct mpib_counter_times {
 	uint64_t posted[2];
 	uint64_t completed[2];
 	uint64_t busy_nsec[2];
-	bool under_way[2]; /* busy time goes on */
-	uint32_t speed[2]; /* of the ports, Mbit/s, 0: not known */
-	unsigned int lost; /* rails that it had and hasn't got at present, a mask */
+	bool under_way[2];  /* busy time goes on */
+	uint32_t queued[2]; /* parts under way; 0 where that can't be told */
+	uint32_t speed[2];  /* of the ports, Mbit/s, 0: not known */
+	unsigned int lost;  /* rails that it had and hasn't got at present, a mask */
 };
 
 enum mpib_counter_time {

@@ -50,6 +50,14 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 	}
 }
 
+void mpib_agent_hand_counters(void)
+{
+	mpib_watch_lock();
+	if (mpib_agent.sock.fd >= 0)
+		mpib_agent_send_counters();
+	mpib_watch_unlock();
+}
+
 /* A socket without a table: the service manager listens, and a connection starts the agent, whose
  * table is whole before it serves. */
 static int knock(void)

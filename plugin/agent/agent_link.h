@@ -22,6 +22,10 @@ int mpib_agent_link_open(const struct mpib_env *env);
 /* Sends what deregistrations wait, for a bounded time, and lets go of everything. */
 void mpib_agent_link_close(void);
 
+/* Hands the process's counters to the agent now, where that is possible, and not with the next
+ * tick: a share that finds itself begins with them. Doesn't block. */
+void mpib_agent_hand_counters(void);
+
 /* Takes the connection id (unique in this process) and asks for a slot. Poll
  * mpib_agent_register_poll until it is not 0. */
 int mpib_agent_register(struct mpib_agent_reg *reg, uint32_t sout_src_be, uint32_t sout_dst_be,

@@ -285,6 +285,8 @@ int mpib_comm_establish(struct mpib_comm *comm, const struct mpib_env *env)
 		return r;
 	}
 	comm->established = 1;
+	if (comm->mode == MPIB_MODE_ADVANCED)
+		mpib_agent_hand_counters();
 
 	MPIB_INFO("%s %s: %s-island, %s; QPs SOUT %u SUP %u; %s",
 		  comm->kind == MPIB_COUNTER_SEND ? "send to" : "receive from", comm->peer_text,

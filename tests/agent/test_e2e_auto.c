@@ -142,6 +142,11 @@ static void a_share_finds_itself_and_follows(void **state)
 		       "[flow 10.0.1.1 10.0.2.5]\nshare = 6");
 	harness_expect(agent_ctl_words(&agent, 0, "policy", "--freeze", NULL),
 		       "; 10.0.1.1 to 10.0.2.6 is auto and not measured: no traffic");
+	harness_expect(agent_ctl_words(&agent, 0, "--count", "2", "top", NULL), "SOUT-GIVES");
+	harness_expect(agent_ctl_words(&agent, 0, "metrics", NULL),
+		       "mpib_flow_rail_speed{flow=\"" FLOW "\",rail=\"sup\"} 7");
+	harness_expect(agent_ctl_words(&agent, 0, "metrics", NULL),
+		       "mpib_flow_share_changes_total{flow=\"" OTHER "\"} 0\n");
 	/* the second change is told with the next entry, some seconds later */
 	assert_int_equal(agent_log_count(&agent, "found by itself"), 1);
 	end_job();

@@ -112,6 +112,10 @@ void link_run(struct link *link, uint32_t share, double usec)
 		fill_windows(link, share);
 	while (complete_next(link, end));
 	link->now = end;
+	for (unsigned int n = 0; n < LINK_CONNECTIONS_MAX; n++)
+		for (unsigned int rail = 0; rail < 2; rail++)
+			link->connection[n].counts.queued[rail] =
+				link->connection[n].under_way[rail];
 }
 
 double link_bytes_of(const struct link *link, unsigned int n)
