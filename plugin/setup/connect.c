@@ -169,6 +169,7 @@ static int wait_frame(struct connecting *c, uint16_t type, struct mpib_frame *re
 {
 	struct mpib_comm *comm = c->comm;
 	char reason[MPIB_TEXT_MAX + 1];
+	uint64_t now;
 	int r;
 
 	r = mpib_ctl_flush(&comm->ctl);
@@ -188,7 +189,9 @@ static int wait_frame(struct connecting *c, uint16_t type, struct mpib_frame *re
 		r = -EBADMSG;
 		break;
 	}
-	if (r == 0 && !c->greeted && mpib_now_ms() > c->greeting_deadline_ms) {
+	/* Where both are over, after a stall, the time-out that was asked for is what is told. */
+	now = mpib_now_ms();
+	if (r == 0 && !c->greeted && now > c->greeting_deadline_ms && now <= c->deadline_ms) {
 		MPIB_WARN("%s took the connection but didn't greet within %d ms: it is no MPIB "
 			  "listener, or its process is stopped",
 			  c->address, MPIB_GREETING_TIMEOUT_MS);

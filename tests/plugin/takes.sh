@@ -270,9 +270,18 @@ MPIB_CONNECT_TIMEOUT_SEC)
 	until_true 60 fake_ready || die "no fake listener"
 	fake=$(sed -n 's/.*"port":\([0-9]*\).*/\1/p' "$work/fake")
 	start_listener
-	run_pair --handle-override "$(printf '%04x7f000001' "$fake")@16" verify --sizes 4096 \
-		--comms 1 --no-both
+	silent_peer=(--handle-override "$(printf '%04x7f000001' "$fake")@16" verify --sizes 4096 --comms 1 --no-both)
+	run_pair "${silent_peer[@]}"
 	grep -q 'within 1 s (MPIB_CONNECT_TIMEOUT_SEC)' "$work/connector.err" || die "not after a second"
+	# Nor is another time-out told by a process that had no processor until both were over.
+	start_listener
+	start_connector "${silent_peer[@]}"
+	sleep 0.6
+	kill -STOP "$connector"
+	sleep 4.2 # longer than a greeting may take
+	kill -CONT "$connector"
+	finish
+	grep -q 'within 1 s (MPIB_CONNECT_TIMEOUT_SEC)' "$work/connector.err" || die "not after a stall"
 	;;
 MPIB_SPLIT_MIN)
 	both_agents 512
