@@ -67,7 +67,7 @@ bw-end-file) # long before its seconds are over, and in good order
 	;;
 bw)
 	start_listener
-	run_pair bw --size 256k --window 4 --seconds 4 --interval 0.5
+	run_pair bw --size 256k --window 4 --seconds 2 --interval 0.5
 	want 0 0
 	above connector tx_mbps 1
 	above listener rx_mbps 1

@@ -24,7 +24,7 @@ share_is() {
 # Verified messages until end_well; the case is over when it has seen enough.
 stream() {
 	start_listener
-	start_connector --interval 0.2 bw --seconds 100 --size 64k --window 4 --check
+	start_connector --interval 0.2 bw --seconds 100 --rest 0.001 --size 64k --window 4 --check
 }
 
 # No error but the end itself

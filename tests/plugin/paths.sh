@@ -152,7 +152,7 @@ adaptive-routing | adaptive-routing-advanced) # P12
 	export MPIB_NODE_ADDR=10.0.1.1
 	start_listener
 	export MPIB_NODE_ADDR=10.0.1.2
-	run_pair bw --seconds 2 --size 100000 --window 8
+	run_pair bw --messages 200 --size 100000 --window 8
 	want 0 0
 	[ "$(($(spread sup) - ${before:-0}))" -gt 5000000 ] || die "data isn't spread on SUP"
 	[ $name = adaptive-routing ] || [ "$(spread sout)" -gt 5000000 ] || die "nor on SOUT"

@@ -255,7 +255,7 @@ MPIB_AGENT_STALE_SEC)
 	export MPIB_AGENT_STALE_SEC=7
 	both_agents 256
 	start_listener
-	start_connector --interval 0.2 bw --seconds 100 --size 64k --window 4
+	start_connector --interval 0.2 bw --seconds 100 --rest 0.001 --size 64k --window 4
 	await_data
 	kill -STOP "$agent2"
 	silent() { grep -q 'agent silent for 7 s (MPIB_AGENT_STALE_SEC)' "$work/connector.err"; }
