@@ -35,7 +35,7 @@ bool mpib_rails_same(const struct mpib_reg_rails *rails, const struct mpib_count
 		     uint32_t table)
 {
 	const struct mpib_rail_counts *seen = &rails->seen;
-	uint64_t differ = (uint64_t)(rails->up ^ now->up) | (rails->table ^ table);
+	uint64_t differ = (uint64_t)(rails->said ^ now->up) | (rails->table ^ table);
 
 	for (unsigned int rail = 0; rail < 2; rail++)
 		differ |= (seen->losses[rail] ^ now->losses[rail]) |
@@ -109,23 +109,39 @@ static void find_leaving(struct mpib_reg_rails *rails, unsigned int up,
 	}
 }
 
+/* Rails that the connection is without. An end that waits for the other one with a rail that
+ * returns has it up before the return counts: a rail that was lost is so until then. */
+static unsigned int find_lost(const struct mpib_reg_rails *rails,
+			      const struct mpib_counter_rails *now,
+			      const struct mpib_rail_counts *added)
+{
+	unsigned int lost = 0;
+
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		unsigned int bit = 1u << rail;
+
+		bool gone = !(now->up & bit) && (now->losses[rail] || rails->had & bit);
+		bool awaited = now->losses[rail] > now->returns[rail] && !added->returns[rail] &&
+			       (rails->lost & bit || added->losses[rail]);
+
+		if (gone || awaited)
+			lost |= bit;
+	}
+	return lost;
+}
+
 const char *mpib_rails_judge(struct mpib_reg_rails *rails, const struct mpib_counter_rails *now,
 			     uint32_t table, bool restored, struct mpib_rail_counts *ret_added)
 {
 	static const struct mpib_rail_counts none = { 0 };
 	struct mpib_rail_counts seen = rails->seen;
-	unsigned int lost = 0;
+	unsigned int lost;
 	const char *why;
 
 	if (now->up & ~MPIB_RAILS_BOTH)
 		return "it names rails that don't exist";
-	for (unsigned int rail = 0; rail < 2; rail++) {
-		if (now->losses[rail] || rails->had & 1u << rail)
-			lost |= 1u << rail;
-	}
-	lost &= ~now->up;
 	if (rails->table == 0 && restored)
-		see(&seen, now, lost);
+		see(&seen, now, find_lost(rails, now, &none));
 
 	why = grow_all(&seen, now, ret_added);
 	if (why && rails->table != table)
@@ -133,11 +149,13 @@ const char *mpib_rails_judge(struct mpib_reg_rails *rails, const struct mpib_cou
 	if (why)
 		return why;
 
+	lost = find_lost(rails, now, ret_added);
 	find_leaving(rails, now->up, ret_added);
 	see(&rails->seen, now, 0);
 	rails->had |= (uint8_t)now->up;
 	rails->table = table;
-	rails->up = (uint8_t)now->up;
+	rails->said = (uint8_t)now->up;
+	rails->up = (uint8_t)(now->up & ~lost);
 	rails->lost = (uint8_t)lost;
 	return NULL;
 }

@@ -31,7 +31,8 @@ struct mpib_rail_state {
 struct mpib_reg_rails {
 	struct mpib_rail_counts seen;
 	uint32_t table; /* number of its process's table that these are of; 0: none yet */
-	uint8_t up;	/* as in the flow's state, rails in masks */
+	uint8_t said;	/* what it said of the rails that are up, rails in masks */
+	uint8_t up;	/* as in the flow's state */
 	uint8_t lost;
 	uint8_t had;	 /* was up in some look */
 	uint8_t leaving; /* taken for lost before it was counted as such */
