@@ -13,14 +13,25 @@ static ncclResult_t connect_v11(void *ctx, void *handles[], int nranks, int rank
 	return mpib_gin_entry_connect(handles, nranks, rank, 1, listen_comm, coll);
 }
 
+/* Code on the device names memory by @gin_handle, and so do the puts and signals that NCCL's proxy
+ * hands on for it (gin_host_proxy.cc of NCCL 2.28.9): here it is the same as @mhandle. NULL: a
+ * table without it. */
+static ncclResult_t register_gin(void *coll, const struct mpib_gin_memory *memory, int type,
+				 uint64_t flags, void **mhandle, void **gin_handle)
+{
+	ncclResult_t result = mpib_gin_entry_register(coll, memory, type, flags, mhandle);
+
+	if (gin_handle)
+		*gin_handle = result == ncclSuccess ? *mhandle : NULL;
+	return result;
+}
+
 static ncclResult_t register_v11(void *coll, void *data, size_t size, int type, uint64_t flags,
 				 void **mhandle, void **gin_handle)
 {
 	const struct mpib_gin_memory memory = { .addr = data, .size = size, .fd = -1 };
 
-	if (gin_handle)
-		*gin_handle = NULL;
-	return mpib_gin_entry_register(coll, &memory, type, flags, mhandle);
+	return register_gin(coll, &memory, type, flags, mhandle, gin_handle);
 }
 
 static ncclResult_t register_dmabuf_v11(void *coll, void *data, size_t size, int type,
@@ -31,11 +42,9 @@ static ncclResult_t register_dmabuf_v11(void *coll, void *data, size_t size, int
 		.addr = data, .size = size, .offset = offset, .fd = fd
 	};
 
-	if (gin_handle)
-		*gin_handle = NULL;
 	if (fd < 0)
 		return ncclInvalidArgument;
-	return mpib_gin_entry_register(coll, &memory, type, flags, mhandle);
+	return register_gin(coll, &memory, type, flags, mhandle, gin_handle);
 }
 
 /* Fields of the arguments, which have the same names everywhere. */

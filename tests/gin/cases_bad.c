@@ -28,7 +28,7 @@ static ncclResult_t try_put(struct mesh *mesh, uint64_t from, size_t size, uint6
 {
 	void *request;
 
-	return table->iput(mesh->coll, from, mesh->data.mhandle, size, to, mesh->data.mhandle,
+	return table->iput(mesh->coll, from, mesh->data.handle, size, to, mesh->data.handle,
 			   to_rank, &request);
 }
 
@@ -43,7 +43,7 @@ static ncclResult_t try_signal(struct mesh *mesh, void *data, size_t size, uint6
 
 static void bad_puts(struct mesh *mesh, struct mesh *other)
 {
-	void *signals = mesh->signals.mhandle, *data = mesh->data.mhandle;
+	void *signals = mesh->signals.handle, *data = mesh->data.handle;
 
 	REFUSED(try_put(mesh, 0, BYTES + 1, 0, 0), "beyond the local memory");
 	REFUSED(try_put(mesh, BYTES, 1, 0, 0), "beyond the local memory");
@@ -58,8 +58,8 @@ static void bad_puts(struct mesh *mesh, struct mesh *other)
 	REFUSED(try_signal(mesh, data, 8, 8 * SIGNALS - 4, signals, 1), "no place for a signal");
 	REFUSED(try_signal(mesh, data, 8, 12, signals, 1), "no place for a signal");
 	REFUSED(try_signal(mesh, data, 8, 0, NULL, 1), "the signal isn't memory");
-	REFUSED(try_signal(mesh, data, 8, 0, other->signals.mhandle, 1), "the signal isn't memory");
-	REFUSED(try_signal(mesh, other->data.mhandle, 8, 0, signals, 1), "isn't memory that was");
+	REFUSED(try_signal(mesh, data, 8, 0, other->signals.handle, 1), "the signal isn't memory");
+	REFUSED(try_signal(mesh, other->data.handle, 8, 0, signals, 1), "isn't memory that was");
 	REFUSED(try_signal(mesh, NULL, 8, 0, signals, 1), "isn't memory that was");
 	REFUSED(table->deregMrSym(mesh->coll, other->data.mhandle), "another mesh");
 }
@@ -118,7 +118,7 @@ static void too_many(void)
 	mesh_open(mesh, BYTES);
 	for (int k = 0; k < DEPTH * ranks; k++) /* of v11, whose mesh is one context */
 		request[k] = put(mesh, (rank + 1) % ranks, 0, BYTES / (size_t)ranks);
-	CHECK(table->iput(mesh->coll, 0, mesh->data.mhandle, 8, 0, mesh->data.mhandle, 0, &more) ==
+	CHECK(table->iput(mesh->coll, 0, mesh->data.handle, 8, 0, mesh->data.handle, 0, &more) ==
 	      ncclInvalidUsage);
 	CHECK(warnings == 1);
 	warnings = 0;
@@ -190,8 +190,8 @@ static void dies_in_use(void)
 		if (over)
 			request = NULL;
 		if (!request)
-			result = table->iput(mesh.coll, 0, mesh.data.mhandle, BYTES, 0,
-					     mesh.data.mhandle, (uint32_t)(ranks - 1), &request);
+			result = table->iput(mesh.coll, 0, mesh.data.handle, BYTES, 0,
+					     mesh.data.handle, (uint32_t)(ranks - 1), &request);
 		else
 			result = try_put(&mesh, 0, 8, 0, 0);
 		(void)usleep(1000);
@@ -287,7 +287,7 @@ static void forks(void)
 	mesh_open(&mesh, BYTES);
 	child = fork();
 	if (child == 0) {
-		if (table->iput(mesh.coll, 0, mesh.data.mhandle, 8, 0, mesh.data.mhandle, 0,
+		if (table->iput(mesh.coll, 0, mesh.data.handle, 8, 0, mesh.data.handle, 0,
 				&request) == ncclSuccess ||
 		    table->deregMrSym(mesh.coll, mesh.data.mhandle) != ncclSuccess ||
 		    table->closeColl(mesh.coll) != ncclSuccess)

@@ -120,10 +120,10 @@ static void pipeline(void)
 			size_t size = k % 3 ? BYTES : 100;
 			void *next = NULL;
 
-			CHECK(table->iputSignal(mesh.coll, (uint64_t)k * BYTES, mesh.data.mhandle,
+			CHECK(table->iputSignal(mesh.coll, (uint64_t)k * BYTES, mesh.data.handle,
 						size, (uint64_t)(COUNT + k) * BYTES,
-						mesh.data.mhandle, (uint32_t)to, 8ull * k,
-						mesh.signals.mhandle, 7, NCCL_NET_SIGNAL_OP_INC,
+						mesh.data.handle, (uint32_t)to, 8ull * k,
+						mesh.signals.handle, 7, NCCL_NET_SIGNAL_OP_INC,
 						&next) == ncclSuccess);
 			request[k++ % DEPTH] = next;
 		}

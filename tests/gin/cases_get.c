@@ -11,7 +11,7 @@ static void *get(struct mesh *mesh, int of, uint64_t from, size_t size, uint64_t
 {
 	void *request = NULL;
 
-	CHECK(table_get(mesh->coll, 0, from, mesh->data.mhandle, size, to, mesh->data.mhandle,
+	CHECK(table_get(mesh->coll, 0, from, mesh->data.handle, size, to, mesh->data.handle,
 			(uint32_t)of, &request) == ncclSuccess);
 	CHECK(request);
 	return request;
@@ -21,8 +21,7 @@ static void flush(struct mesh *mesh, int of)
 {
 	void *request = NULL;
 
-	CHECK(table_flush(mesh->coll, 0, mesh->data.mhandle, (uint32_t)of, &request) ==
-	      ncclSuccess);
+	CHECK(table_flush(mesh->coll, 0, mesh->data.handle, (uint32_t)of, &request) == ncclSuccess);
 	CHECK(request);
 	await(mesh, request);
 }
@@ -69,7 +68,7 @@ static void flushes(void)
 	mesh_open(&mesh, 2 * BYTES);
 	for (uint64_t round = 1; round <= 20; round++) {
 		fill(mesh.data.at, 100000, round * 10 + (uint64_t)rank);
-		CHECK(table->iput(mesh.coll, 0, mesh.data.mhandle, 100000, BYTES, mesh.data.mhandle,
+		CHECK(table->iput(mesh.coll, 0, mesh.data.handle, 100000, BYTES, mesh.data.handle,
 				  (uint32_t)to, &request) == ncclSuccess);
 		await(&mesh, request);
 		flush(&mesh, to);
@@ -91,7 +90,7 @@ static void bad_gets(void)
 		    { UINT64_MAX, 8, 0, 0 }, { 0, 8, UINT64_MAX, 0 }, { 0, 8, 0, UINT32_MAX } };
 
 	mesh_open(mesh, BYTES);
-	mh = mesh->data.mhandle;
+	mh = mesh->data.handle;
 	for (size_t k = 0; k < sizeof(bad) / sizeof(bad[0]); k++) {
 		CHECK(table_get(mesh->coll, 0, bad[k].from, mh, bad[k].size, bad[k].to, mh,
 				bad[k].of, &request) == ncclInvalidArgument);

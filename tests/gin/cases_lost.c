@@ -32,11 +32,11 @@ static ncclResult_t put_until_it_fails(struct mesh *mesh, size_t size, void **re
 				*ret_request = NULL;
 		}
 		if (!*ret_request)
-			result = table->iput(mesh->coll, 0, mesh->data.mhandle, size, 0,
-					     mesh->data.mhandle, (uint32_t)((rank + 1) % ranks),
+			result = table->iput(mesh->coll, 0, mesh->data.handle, size, 0,
+					     mesh->data.handle, (uint32_t)((rank + 1) % ranks),
 					     ret_request);
 		else
-			result = table->iput(mesh->coll, 0, mesh->data.mhandle, 0, 0, NULL,
+			result = table->iput(mesh->coll, 0, mesh->data.handle, 0, 0, NULL,
 					     (uint32_t)rank, &(void *){ NULL });
 		(void)usleep(1000);
 	}
@@ -65,7 +65,7 @@ static void lost(const char *fault, size_t size, ncclResult_t here, const char *
 	CHECK(rank != 0 || strstr(warned, line));
 	if (request)
 		CHECK(table->test(mesh.coll, request, &done) == ncclSuccess && !done);
-	CHECK(table->iput(mesh.coll, 0, mesh.data.mhandle, 8, 0, mesh.data.mhandle, (uint32_t)rank,
+	CHECK(table->iput(mesh.coll, 0, mesh.data.handle, 8, 0, mesh.data.handle, (uint32_t)rank,
 			  &request) == result);
 	CHECK(table->deregMrSym(mesh.coll, mesh.data.mhandle) == ncclSuccess);
 	CHECK(table->closeColl(mesh.coll) == ncclSuccess);

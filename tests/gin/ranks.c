@@ -137,7 +137,6 @@ static bool guards_hold(const struct window *window)
 
 ncclResult_t window_open(struct mesh *mesh, struct window *window, size_t size, uint64_t flags)
 {
-	void *gin_handle = window;
 	ncclResult_t result;
 
 	window->size = size;
@@ -149,8 +148,8 @@ ncclResult_t window_open(struct mesh *mesh, struct window *window, size_t size, 
 	memset(window->at - GUARD, 0xa5, GUARD);
 	memset(window->at + size, 0xa5, GUARD);
 	result = table->regMrSym(mesh->coll, window->at, size, NCCL_PTR_HOST, flags,
-				 &window->mhandle, &gin_handle);
-	CHECK(result != ncclSuccess || (window->mhandle && !gin_handle));
+				 &window->mhandle, &window->handle);
+	CHECK(result != ncclSuccess || (window->mhandle && window->handle));
 	return result;
 }
 
@@ -234,7 +233,7 @@ void *put(struct mesh *mesh, int to, uint64_t offset, size_t size)
 {
 	void *request = NULL;
 
-	CHECK(table->iput(mesh->coll, offset, mesh->data.mhandle, size, offset, mesh->data.mhandle,
+	CHECK(table->iput(mesh->coll, offset, mesh->data.handle, size, offset, mesh->data.handle,
 			  (uint32_t)to, &request) == ncclSuccess);
 	CHECK(request);
 	return request;
@@ -243,10 +242,10 @@ void *put(struct mesh *mesh, int to, uint64_t offset, size_t size)
 void *put_signal(struct mesh *mesh, int to, uint64_t offset, size_t size, size_t index,
 		 uint64_t value)
 {
-	void *request = NULL, *mhandle = size ? mesh->data.mhandle : NULL;
+	void *request = NULL, *handle = size ? mesh->data.handle : NULL;
 
-	CHECK(table->iputSignal(mesh->coll, offset, mhandle, size, offset, mhandle, (uint32_t)to,
-				index * 8, mesh->signals.mhandle, value, NCCL_NET_SIGNAL_OP_ADD,
+	CHECK(table->iputSignal(mesh->coll, offset, handle, size, offset, handle, (uint32_t)to,
+				index * 8, mesh->signals.handle, value, NCCL_NET_SIGNAL_OP_ADD,
 				&request) == ncclSuccess);
 	CHECK(request);
 	return request;

@@ -32,7 +32,8 @@
 struct window {
 	uint8_t *at, *pages;
 	size_t size, pages_size;
-	void *mhandle;
+	void *mhandle; /* ends the registration */
+	void *handle;  /* names it in puts, signals, gets and flushes, as code on the device does */
 };
 
 struct mesh {

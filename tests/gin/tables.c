@@ -190,8 +190,11 @@ static ncclResult_t flush_ctx(void *coll, int context, void *mhandle, uint32_t o
 static ncclResult_t register_rma(void *coll, void *data, size_t size, int type, uint64_t flags,
 				 void **mhandle, void **gin_handle)
 {
-	*gin_handle = NULL;
-	return (v14 ? v14->regMrSym : v15->regMrSym)(coll, data, size, type, flags, mhandle);
+	ncclResult_t result =
+		(v14 ? v14->regMrSym : v15->regMrSym)(coll, data, size, type, flags, mhandle);
+
+	*gin_handle = *mhandle;
+	return result;
 }
 
 static ncclResult_t properties_wide(int dev, struct mpib_nccl_properties_v11 *props)
