@@ -18,7 +18,7 @@ __extension__ typedef unsigned __int128 mpib_uint128;
 
 /* Of a share that finds itself: a shorter message with nothing under way before it isn't divided,
  * since it would wait for two parts' way instead of one's (docs/performance.md). */
-#define MPIB_SPLIT_MIN_IDLE ((size_t)16 << 10)
+#define MPIB_SPLIT_MIN_IDLE ((size_t)64 << 10)
 
 /* Bytes of a message of @size that go to SUP under @share; the rest, which comes first in the
  * buffer, goes to SOUT. 0 and >= 1024 mean *all* on one rail, before any rounding: isolation must

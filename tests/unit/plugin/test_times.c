@@ -45,7 +45,7 @@ static void nothing_is_kept_of_a_given_share(void **state)
 	(void)state;
 	ask(512, false);
 	for (unsigned int n = 0; n < 10; n++)
-		move(32768);
+		move(65536);
 	assert_int_equal(c->timed, 0);
 	assert_int_equal(c->completed[0] + c->completed[1] + c->busy[0] + c->busy[1], 0);
 	assert_int_equal(c->since[0] + c->since[1], 0);
@@ -58,24 +58,24 @@ static void bytes_and_time_of_both_rails_are_kept(void **state)
 
 	(void)state;
 	ask(768, true);
-	move(32768); /* notices what is asked */
+	move(65536); /* notices what is asked */
 	assert_int_equal(c->timed, 1);
 	before[0] = c->completed[0];
 	before[1] = c->completed[1];
 	for (unsigned int n = 0; n < 10; n++) {
 		uint64_t busy[2] = { c->busy[0], c->busy[1] };
 
-		move(32768);
+		move(65536);
 		assert_true(c->busy[0] > busy[0] && c->busy[1] > busy[1]);
 		assert_int_equal(c->since[0] + c->since[1], 0); /* nothing is under way */
 	}
-	assert_int_equal(c->completed[0] - before[0], 10 * 8192);
-	assert_int_equal(c->completed[1] - before[1], 10 * 24576);
+	assert_int_equal(c->completed[0] - before[0], 10 * 16384);
+	assert_int_equal(c->completed[1] - before[1], 10 * 49152);
 
 	/* The share changes, the rest goes on. */
 	ask(256, true);
-	move(32768);
-	assert_int_equal(c->completed[0] - before[0], 10 * 8192 + 24576);
+	move(65536);
+	assert_int_equal(c->completed[0] - before[0], 10 * 16384 + 49152);
 	assert_int_equal(c->timed, 1);
 }
 
@@ -86,8 +86,8 @@ static void a_message_on_one_rail_tells_nothing(void **state)
 
 	(void)state;
 	ask(768, true);
-	move(32768);
-	move(32768);
+	move(65536);
+	move(65536);
 	busy = c->busy[0] + c->busy[1];
 	/* With nothing under way a short one isn't divided: it takes the larger part's rail. */
 	for (unsigned int n = 0; n < 10; n++) {
@@ -97,9 +97,9 @@ static void a_message_on_one_rail_tells_nothing(void **state)
 		assert_int_equal(c->rail[1].bytes - sup, n % 2 ? 8 : MPIB_SPLIT_MIN_IDLE - 1);
 	}
 	ask(1024, true);
-	move(32768);
+	move(65536);
 	ask(0, true);
-	move(32768);
+	move(65536);
 	move(0);
 	assert_int_equal(c->busy[0] + c->busy[1], busy);
 	ask(256, true);
@@ -116,28 +116,28 @@ static void it_begins_anew_when_it_is_asked_for_again(void **state)
 
 	(void)state;
 	ask(512, true);
-	move(32768);
-	move(32768);
+	move(65536);
+	move(65536);
 	ask(512, false);
-	move(32768);
+	move(65536);
 	completed = c->completed[0];
 	for (unsigned int n = 0; n < 5; n++)
-		move(32768);
+		move(65536);
 	assert_int_equal(c->completed[0], completed);
 	assert_int_equal(c->timed, 1);
 	ask(512, true);
-	move(32768);
-	move(32768);
+	move(65536);
+	move(65536);
 	assert_int_equal(c->timed, 2);
-	assert_int_equal(c->completed[0], completed + 16384);
+	assert_int_equal(c->completed[0], completed + 32768);
 
 	/* Without a hint, as where a rail is lost or the agent is silent. */
 	atomic_store(&send_comm()->agent.hint, NULL);
-	move(32768);
-	move(32768);
-	assert_int_equal(c->completed[0], completed + 16384);
+	move(65536);
+	move(65536);
+	assert_int_equal(c->completed[0], completed + 32768);
 	atomic_store(&send_comm()->agent.hint, &hint);
-	move(32768);
+	move(65536);
 	assert_int_equal(c->timed, 3);
 }
 
@@ -148,7 +148,7 @@ static void the_table_says_how_fast_the_clock_goes(void **state)
 
 	(void)state;
 	ask(512, true);
-	move(32768);
+	move(65536);
 	mpib_watch_lock();
 	speed = mpib_ticks_per_ms();
 	mpib_watch_unlock();
