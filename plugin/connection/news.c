@@ -50,6 +50,14 @@ static void on_lost(const struct mpib_hca *hca)
 			mpib_comm_flag(comm, MPIB_FLAG_DEVICE_FATAL);
 }
 
+static void on_port_up(const struct mpib_hca *hca)
+{
+	mpib_watch_assert_locked();
+	for (struct mpib_comm *comm = mpib_comms_first(); comm; comm = comm->next)
+		if (&comm->dev->hca[hca->rail] == hca)
+			mpib_rails_port_up(comm, hca->rail);
+}
+
 /* A rail that stands alone goes on: its requests are tried again until their retries are used up.
  */
 static void on_port_down(const struct mpib_hca *hca)
@@ -129,7 +137,8 @@ bool mpib_comm_peer_closed(struct mpib_comm *comm)
 
 void mpib_comms_listen(void)
 {
-	static const struct mpib_async_listener listener = { on_object, on_lost, on_port_down };
+	static const struct mpib_async_listener listener = { on_object, on_lost, on_port_down,
+							     on_port_up };
 
 	mpib_watch_lock();
 	mpib_async_listen(&listener);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/connection/rails.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "plugin/base/clock.h"
@@ -30,6 +31,35 @@ void mpib_rails_say_down(struct mpib_comm *comm, unsigned int rail, struct mpib_
 	(void)mpib_ctl_send(&comm->ctl, MPIB_FRAME_RAIL_DOWN, payload,
 			    mpib_rail_down_encode(payload, down, comm->kind == MPIB_COUNTER_RECV));
 	loss->end.state = MPIB_RAIL_SAID;
+}
+
+void mpib_rails_say_up(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *qps)
+{
+	struct mpib_rail_up up = { .rail = (uint8_t)rail, .qps = *qps };
+	uint8_t payload[MPIB_FRAME_PAYLOAD_MAX];
+
+	mpib_watch_assert_locked();
+	up.epoch = comm->rails->rail[rail].end.epoch;
+	(void)mpib_ctl_send(&comm->ctl, MPIB_FRAME_RAIL_UP, payload,
+			    mpib_rail_up_encode(payload, &up));
+}
+
+void mpib_rails_say_ready(struct mpib_comm *comm, unsigned int rail)
+{
+	uint8_t payload[MPIB_FRAME_PAYLOAD_MAX];
+
+	mpib_watch_assert_locked();
+	(void)mpib_ctl_send(
+		&comm->ctl, MPIB_FRAME_RAIL_READY, payload,
+		mpib_rail_ready_encode(payload, rail, comm->rails->rail[rail].end.epoch));
+}
+
+void mpib_rails_pause(struct mpib_rail_loss *loss)
+{
+	loss->pause_ms = loss->pause_ms ? 2 * loss->pause_ms : MPIB_RAIL_PAUSE_MIN_MS;
+	if (loss->pause_ms > MPIB_RAIL_PAUSE_MAX_MS)
+		loss->pause_ms = MPIB_RAIL_PAUSE_MAX_MS;
+	loss->try_ms = mpib_now_ms() + loss->pause_ms;
 }
 
 /* Whether all rows that were posted have arrived; then *ret_rows of them. The progress thread may
@@ -70,19 +100,33 @@ static bool is_unsaid(const struct mpib_comm *comm, unsigned int rail)
 	return loss->stopped && loss->end.state < MPIB_RAIL_SAID;
 }
 
-/* Receivers that were busy when a rail was lost may be idle now, and never called again. */
+/* Whether the progress thread of a sender has something to do about bringing the rail back. */
+static bool is_due(const struct mpib_comm *comm, unsigned int rail, uint64_t now_ms)
+{
+	const struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+
+	if (comm->kind != MPIB_COUNTER_SEND)
+		return false;
+	return loss->probing || (loss->end.state == MPIB_RAIL_LOST && now_ms >= loss->try_ms);
+}
+
+/* Receivers that were busy when a rail was lost may be idle now, and never called again. Senders
+ * try to bring a rail back, for ever. */
 static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 {
 	bool again = false;
 
-	(void)now_ms;
 	for (struct mpib_comm *comm = mpib_comms_first(); comm; comm = comm->next) {
 		if (!comm->rails || !comm->rails->live)
 			continue;
 		for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 			if (is_unsaid(comm, rail))
 				say_for_progress(comm, rail);
-			again |= is_unsaid(comm, rail);
+			if (is_due(comm, rail, now_ms))
+				mpib_comm_flag(comm, MPIB_FLAG_RAIL);
+			again |= is_unsaid(comm, rail) ||
+				 (comm->kind == MPIB_COUNTER_SEND &&
+				  comm->rails->rail[rail].end.state != MPIB_RAIL_UP);
 		}
 	}
 	if (!again)
@@ -91,18 +135,23 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 
 static struct mpib_watch_tick tick = { .on_tick = on_tick };
 
-static void stop(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause)
+void mpib_rails_stop(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause)
 {
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 
 	mpib_watch_assert_locked();
 	mpib_rail_stop(comm, rail);
 	loss->stopped = true;
+	loss->probing = false;
 	loss->cause = (uint8_t)cause;
 	loss->stopped_ms = mpib_now_ms();
+	/* One that has been back for long is taken for sound. */
+	if (loss->end.state == MPIB_RAIL_UP &&
+	    (!loss->back_ms || loss->stopped_ms - loss->back_ms > MPIB_RAIL_PAUSE_MAX_MS))
+		loss->pause_ms = 0;
+	mpib_rails_pause(loss);
 	say_for_progress(comm, rail);
-	if (is_unsaid(comm, rail))
-		mpib_watch_tick_add(&tick);
+	mpib_watch_tick_add(&tick);
 	mpib_comm_flag(comm, MPIB_FLAG_RAIL);
 }
 
@@ -111,45 +160,70 @@ bool mpib_rails_lose(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_c
 	mpib_watch_assert_locked();
 	if (!comm->rails || !comm->rails->live)
 		return false;
-	if (!mpib_rail_usable(comm, rail))
+	if (comm->rails->rail[rail].stopped)
 		return true;
-	if (!mpib_rail_usable(comm, !rail))
+	if (comm->rails->rail[rail].end.state == MPIB_RAIL_UP && !mpib_rail_usable(comm, !rail))
 		return false;
-	stop(comm, rail, cause);
+	mpib_rails_stop(comm, rail, cause);
 	return true;
 }
 
-static void on_down(struct mpib_comm *comm, const struct mpib_frame *frame)
+void mpib_rails_port_up(struct mpib_comm *comm, unsigned int rail)
 {
-	struct mpib_rails *rails = comm->rails;
-	struct mpib_rail_loss *loss;
-	struct mpib_rail_down down;
-	int todo;
-
 	mpib_watch_assert_locked();
-	if (mpib_rail_down_decode(frame->payload, frame->payload_len,
-				  comm->kind == MPIB_COUNTER_SEND, &down) < 0) {
-		rails->wrong = "the peer's RAIL_DOWN can't be read";
+	if (!comm->rails || !comm->rails->live || !comm->rails->rail[rail].stopped)
 		return;
+	comm->rails->rail[rail].try_ms = mpib_now_ms();
+	mpib_comm_flag(comm, MPIB_FLAG_RAIL);
+}
+
+/* 0, or -EBADMSG. */
+static int decode(const struct mpib_comm *comm, const struct mpib_frame *frame,
+		  struct mpib_rail_frame *ret, unsigned int *ret_rail)
+{
+	int r = -EBADMSG;
+
+	ret->type = frame->type;
+	if (frame->type == MPIB_FRAME_RAIL_DOWN) {
+		r = mpib_rail_down_decode(frame->payload, frame->payload_len,
+					  comm->kind == MPIB_COUNTER_SEND, &ret->down);
+		*ret_rail = ret->down.rail;
+		ret->epoch = ret->down.epoch;
+	} else if (frame->type == MPIB_FRAME_RAIL_UP) {
+		r = mpib_rail_up_decode(frame->payload, frame->payload_len, &ret->up);
+		*ret_rail = ret->up.rail;
+		ret->epoch = ret->up.epoch;
+	} else if (frame->type == MPIB_FRAME_RAIL_READY) {
+		r = mpib_rail_ready_decode(frame->payload, frame->payload_len, ret_rail,
+					   &ret->epoch);
 	}
-	loss = &rails->rail[down.rail];
-	todo = mpib_rail_on_down(&loss->end, down.epoch);
-	if (todo < 0)
-		rails->wrong = "the peer's RAIL_DOWN is of queue pairs that don't exist yet";
-	if (todo <= MPIB_TODO_NOTHING || loss->answered)
-		return;
-	loss->answered = true;
-	loss->peer = down;
-	if (!loss->stopped)
-		stop(comm, down.rail, MPIB_CAUSE_PEER);
+	return r;
 }
 
 void mpib_rails_on_frame(struct mpib_comm *comm, const struct mpib_frame *frame)
 {
+	struct mpib_rails *rails = comm->rails;
+	struct mpib_rail_frame new_frame;
+	struct mpib_rail_loss *loss;
+	unsigned int rail = 0;
+
 	mpib_watch_assert_locked();
-	if (!comm->rails || !comm->rails->live || comm->rails->wrong)
+	if (!rails || !rails->live || rails->wrong)
 		return;
-	if (frame->type == MPIB_FRAME_RAIL_DOWN)
-		on_down(comm, frame);
 	mpib_comm_flag(comm, MPIB_FLAG_RAIL);
+	if (decode(comm, frame, &new_frame, &rail) < 0) {
+		rails->wrong = "the peer's frame about a rail can't be read";
+		return;
+	}
+	loss = &rails->rail[rail];
+	if (loss->waiting == MPIB_RAIL_FRAMES) {
+		rails->wrong = "the peer says more about a rail than there is to say";
+		return;
+	}
+	/* The answer of an end that nobody may call. A receiver that has read RAIL_UP and not made
+	 * its queue pairs yet has nothing to say of them. */
+	if (new_frame.type == MPIB_FRAME_RAIL_DOWN && !loss->stopped &&
+	    new_frame.epoch == loss->end.epoch)
+		mpib_rails_stop(comm, rail, MPIB_CAUSE_PEER);
+	loss->frame[loss->waiting++] = new_frame;
 }

@@ -24,14 +24,46 @@
  * but not all do (rxe before Linux 6.5). */
 #define MPIB_RAIL_DRAIN_MS 2
 
+/* Frames of a rail that an end may have to keep until its progress thread comes by: RAIL_DOWN, then
+ * RAIL_UP, and RAIL_READY or RAIL_DOWN of its epoch. The next attempt waits for an answer. */
+#define MPIB_RAIL_FRAMES 4
+
+/* Pauses between attempts to bring a rail back. */
+#define MPIB_RAIL_PAUSE_MIN_MS 1000
+#define MPIB_RAIL_PAUSE_MAX_MS 60000
+
+struct mpib_rail_frame {
+	uint16_t type; /* enum mpib_frame_type */
+	uint32_t epoch;
+	union {
+		struct mpib_rail_down down;
+		struct mpib_rail_up up;
+	};
+};
+
 struct mpib_rail_loss {
 	struct mpib_rail_end end;
 	bool stopped;  /* its queue pairs are in ERR */
+	bool was_up;   /* messages may have taken it since it was lost last */
+	bool probing;  /* sender: connected, and waits for a first request to come through */
 	uint8_t cause; /* enum mpib_rail_cause */
-	uint64_t stopped_ms;
-	/* The peer's RAIL_DOWN of this epoch, which waits for the progress thread. */
-	bool answered;
-	struct mpib_rail_down peer;
+	uint8_t waiting;
+	/* Its queue pairs stopped, it was lost, it was back, and the next attempt at that. */
+	uint64_t stopped_ms, lost_ms, back_ms, try_ms;
+	uint32_t pause_ms;
+	struct mpib_rail_frame frame[MPIB_RAIL_FRAMES]; /* `waiting` of them, the oldest first */
+};
+
+/* New queue pairs, which set-up knows how to make (setup/rail_make.c). Progress thread, without the
+ * watch lock. 0, or a negative errno. */
+struct mpib_rail_maker {
+	/* In INIT, with a new completion queue; the old ones are given back. */
+	int (*make)(struct mpib_comm *comm, unsigned int rail);
+	/* What RAIL_UP tells of them. */
+	void (*describe)(const struct mpib_comm *comm, unsigned int rail,
+			 struct mpib_peer_qps *ret);
+	/* To RTS. */
+	int (*connect)(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *peer);
 };
 
 /* A row's part that is being posted again and needs several work requests. */
@@ -54,8 +86,12 @@ struct mpib_rails {
 	uint8_t off;   /* rails that this end has stopped to use */
 	uint8_t extra; /* receiver, rails whose loss its rows have receives for on the other one */
 	bool hold;     /* receiver: no row is posted until the sender has answered */
+	bool ever;     /* receiver: parts may have gone again on the other rail */
 	bool trim;     /* receiver: it may hold more receives than its rows need */
 	uint32_t old;  /* with trim: rows before this one may use them */
+	uint32_t share_fixed; /* sender: where both rails are there */
+	const struct mpib_rail_maker *maker;
+	struct mpib_env *env; /* owned; for maker */
 	struct mpib_again again;
 };
 
@@ -78,8 +114,22 @@ static inline bool mpib_rail_usable(const struct mpib_comm *comm, unsigned int r
  * watch lock. */
 bool mpib_rails_lose(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause);
 
+/* The same whatever becomes of the connection. Not for a rail that is stopped. Under the watch
+ * lock. */
+void mpib_rails_stop(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause);
+
 /* Says RAIL_DOWN; from a receiver @down has what has arrived. Under the watch lock. */
 void mpib_rails_say_down(struct mpib_comm *comm, unsigned int rail, struct mpib_rail_down *down);
+
+/* Says RAIL_UP or RAIL_READY of the rail's epoch. Under the watch lock. */
+void mpib_rails_say_up(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *qps);
+void mpib_rails_say_ready(struct mpib_comm *comm, unsigned int rail);
+
+/* Until the next attempt to bring it back, longer each time. */
+void mpib_rails_pause(struct mpib_rail_loss *loss);
+
+/* Its port is up again: a sender tries to bring it back at once. Under the watch lock. */
+void mpib_rails_port_up(struct mpib_comm *comm, unsigned int rail);
 
 /* A frame of the peer's about a rail. Under the watch lock. */
 void mpib_rails_on_frame(struct mpib_comm *comm, const struct mpib_frame *frame);

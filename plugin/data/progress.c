@@ -25,29 +25,29 @@ static mpib_always_inline void chain_completion(struct mpib_comm *comm, unsigned
 	struct mpib_request *req = &comm->pool.requests[MPIB_WR_INDEX(id)];
 
 	comm->send.chained[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
-	if (mpib_unlikely(!(id & MPIB_WR_FINAL))) {
-		if (id & MPIB_WR_AGAIN)
-			mpib_send_again_completed(comm, id, rail);
+	if (!(id & MPIB_WR_FINAL))
 		return;
-	}
 	req->rails &= (uint8_t)~mpib_rail_bit(rail);
 	if (!req->rails)
 		for (; req; req = req->mate)
 			req->remaining = 0;
 }
 
-/* From a completion in error on. One that fails nothing, since its cause is still to come, takes
- * nothing from those behind it: they may be of other QPs. */
-static __attribute__((cold, noinline)) int bad_completions(struct mpib_comm *comm,
-							   unsigned int rail,
-							   const struct ibv_wc *wc,
-							   const struct ibv_wc *end)
+/* From a completion on that is in error, or of a part that was posted again. One that fails
+ * nothing, since its cause is still to come, takes nothing from those behind it: they may be of
+ * other QPs. */
+static __attribute__((cold, noinline)) int rare_completions(struct mpib_comm *comm,
+							    unsigned int rail,
+							    const struct ibv_wc *wc,
+							    const struct ibv_wc *end)
 {
 	for (; wc < end; wc++) {
 		int r = 0;
 
 		if (wc->status != IBV_WC_SUCCESS)
 			r = mpib_comm_bad_completion(comm, rail, wc);
+		else if (wc->wr_id & MPIB_WR_AGAIN)
+			mpib_send_again_completed(comm, wc->wr_id, rail);
 		else if (wc->wr_id & MPIB_WR_CHAIN)
 			chain_completion(comm, rail, wc->wr_id);
 		else
@@ -56,7 +56,7 @@ static __attribute__((cold, noinline)) int bad_completions(struct mpib_comm *com
 		if (r < 0)
 			return r;
 	}
-	return 0;
+	return comm->busy & MPIB_BUSY_POSTING ? mpib_send_continue(comm) : 0;
 }
 
 static __attribute__((noinline)) int after_completions(struct mpib_comm *comm, unsigned int rail,
@@ -75,9 +75,11 @@ static int send_completed(struct mpib_comm *comm, unsigned int rail, const struc
 	comm->polled[rail] -= (unsigned int)n;
 	for (const struct ibv_wc *end = wc + n; wc < end; wc++) {
 		if (mpib_unlikely(wc->status != IBV_WC_SUCCESS))
-			return bad_completions(comm, rail, wc, end);
+			return rare_completions(comm, rail, wc, end);
 		if (mpib_likely(!(wc->wr_id & MPIB_WR_CHAIN)))
 			requests[MPIB_WR_INDEX(wc->wr_id)].remaining -= bit;
+		else if (mpib_unlikely(wc->wr_id & MPIB_WR_AGAIN))
+			return rare_completions(comm, rail, wc, end);
 		else
 			chain_completion(comm, rail, wc->wr_id);
 	}
@@ -96,7 +98,8 @@ static __attribute__((cold)) int poll_failed(struct mpib_comm *comm, unsigned in
 }
 
 /* Credits what a poll gave, and polls on where there may be more. */
-static inline int credit(struct mpib_comm *comm, unsigned int rail, struct ibv_wc *wc, int n)
+static mpib_always_inline int credit(struct mpib_comm *comm, unsigned int rail, struct ibv_wc *wc,
+				     int n)
 {
 	for (;;) {
 		int r;

@@ -23,22 +23,44 @@ static const char *cause_text(unsigned int cause)
 	return texts[cause];
 }
 
-/* @moved: messages of which a part, or rows whose clear-to-send, took the other rail. */
-static void tell(const struct mpib_comm *comm, unsigned int rail, unsigned int moved)
+/* @moved: parts of messages, or rows whose clear-to-send, that took the other rail. */
+static void tell_loss(const struct mpib_comm *comm, unsigned int rail,
+		      const struct mpib_rail_down *peer, unsigned int moved)
 {
 	const struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 	bool told = loss->cause == MPIB_CAUSE_PEER;
 
 	MPIB_WARN("%s rail %s is lost %s %s: %s%s; %s takes over, with %u %s that were under way, "
-		  "after "
-		  "%llu ms",
+		  "after %llu ms",
 		  mpib_rail_name(rail), comm->dev->hca[rail].name,
 		  comm->kind == MPIB_COUNTER_SEND ? "to" : "from", comm->peer_text,
-		  told ? "the peer says: " : "", cause_text(told ? loss->peer.cause : loss->cause),
+		  told ? "the peer says: " : "", cause_text(told ? peer->cause : loss->cause),
 		  mpib_rail_name(!rail), moved,
 		  comm->kind == MPIB_COUNTER_SEND ? "parts of messages" : "clear-to-sends",
 		  (unsigned long long)(mpib_now_ms() - loss->stopped_ms));
 }
+
+static void tell_return(struct mpib_comm *comm, unsigned int rail)
+{
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+
+	loss->back_ms = mpib_now_ms();
+	comm->counters->returns[rail]++;
+	MPIB_WARN("%s rail %s is back %s %s after %llu ms", mpib_rail_name(rail),
+		  comm->dev->hca[rail].name, comm->kind == MPIB_COUNTER_SEND ? "to" : "from",
+		  comm->peer_text, (unsigned long long)(loss->back_ms - loss->lost_ms));
+}
+
+static void use(struct mpib_comm *comm, unsigned int rail, bool on)
+{
+	const uint8_t bit = (uint8_t)mpib_rail_bit(rail);
+
+	comm->rails->off = (uint8_t)(on ? comm->rails->off & ~bit : comm->rails->off | bit);
+	comm->use_mask = (uint8_t)(on ? comm->use_mask | bit : comm->use_mask & ~bit);
+	__atomic_store_n(&comm->counters->rails_up, comm->use_mask, __ATOMIC_RELAXED);
+}
+
+/* ---- a loss ---------------------------------------------------------------------------------- */
 
 /* This end uses the rail no more, and has said so. 1, 0 later, or an error. */
 static int leave(struct mpib_comm *comm, unsigned int rail)
@@ -60,32 +82,213 @@ static int leave(struct mpib_comm *comm, unsigned int rail)
 		if (loss->end.state < MPIB_RAIL_SAID)
 			mpib_rails_say_down(comm, rail, &down);
 	}
-	comm->rails->off |= (uint8_t)mpib_rail_bit(rail);
-	comm->use_mask &= (uint8_t)~mpib_rail_bit(rail);
-	__atomic_store_n(&comm->counters->rails_up, comm->use_mask, __ATOMIC_RELAXED);
+	use(comm, rail, false);
 	return 1;
 }
 
-/* Both ends have said RAIL_DOWN. */
-static int settle(struct mpib_comm *comm, unsigned int rail)
+/* Both ends have said RAIL_DOWN. 1, or an error. */
+static int settle(struct mpib_comm *comm, unsigned int rail, const struct mpib_rail_down *peer)
 {
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 	bool sender = comm->kind == MPIB_COUNTER_SEND;
 	int moved;
 
-	if (sender ? !mpib_rail_rows_of_receiver(&loss->peer, comm->send.head)
-		   : !mpib_rail_rows_of_sender(&loss->peer, comm->recv.tail))
+	if (sender ? !mpib_rail_rows_of_receiver(peer, comm->send.head)
+		   : !mpib_rail_rows_of_sender(peer, comm->recv.tail))
 		return mpib_comm_fail(comm, -EPROTO,
 				      "the peer's RAIL_DOWN names rows that can't be");
 	loss->end.state = MPIB_RAIL_LOST;
-	loss->answered = false;
-	moved = sender ? (int)mpib_send_settle(comm, rail, &loss->peer)
-		       : mpib_recv_settle(comm, rail, &loss->peer);
+	moved = sender ? (int)mpib_send_settle(comm, rail, peer)
+		       : mpib_recv_settle(comm, rail, peer);
 	if (moved < 0)
 		return moved;
+	if (!loss->was_up) /* a return that failed */
+		return 1;
+	loss->was_up = false;
+	loss->lost_ms = loss->stopped_ms;
 	comm->counters->losses[rail]++;
-	tell(comm, rail, (unsigned int)moved);
-	return 0;
+	tell_loss(comm, rail, peer, (unsigned int)moved);
+	return 1;
+}
+
+static int on_down(struct mpib_comm *comm, unsigned int rail, const struct mpib_rail_down *peer)
+{
+	const struct mpib_rail_loss *other = &comm->rails->rail[!rail];
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+	int todo = mpib_rail_on_down(&loss->end, peer->epoch);
+
+	if (todo < 0)
+		return mpib_comm_fail(
+			comm, -EPROTO,
+			"the peer's RAIL_DOWN is of queue pairs that don't exist yet");
+	if (todo == MPIB_TODO_NOTHING)
+		return 1;
+	if (!loss->stopped)
+		mpib_rails_stop(comm, rail, MPIB_CAUSE_PEER);
+	if (!(comm->rails->off & mpib_rail_bit(rail))) {
+		int r = leave(comm, rail);
+
+		if (r <= 0)
+			return r;
+	}
+	/* Clear-to-sends can't take the other rail before its RAIL_READY. */
+	if (comm->kind == MPIB_COUNTER_RECV && other->end.state == MPIB_RAIL_MADE &&
+	    !other->stopped)
+		return 0;
+	return settle(comm, rail, peer);
+}
+
+/* ---- its return ------------------------------------------------------------------------------ */
+
+/* An attempt has failed at this end: said with the epoch that it was of. */
+static void give_up(struct mpib_comm *comm, unsigned int rail)
+{
+	if (!comm->rails->rail[rail].stopped)
+		mpib_rails_stop(comm, rail, MPIB_CAUSE_RETURN);
+}
+
+/* With the watch lock given back: it takes milliseconds, and of a rail that is lost nobody else
+ * touches anything. */
+static int make(struct mpib_comm *comm, unsigned int rail)
+{
+	int r;
+
+	mpib_watch_unlock();
+	r = comm->rails->maker->make(comm, rail);
+	mpib_watch_lock();
+	return r;
+}
+
+static int connect_to(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *peer)
+{
+	int r;
+
+	mpib_watch_unlock();
+	r = comm->rails->maker->connect(comm, rail, peer);
+	mpib_watch_lock();
+	return r;
+}
+
+/* The sender begins. */
+static void begin_return(struct mpib_comm *comm, unsigned int rail)
+{
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+	struct mpib_peer_qps qps;
+
+	if (make(comm, rail) < 0) {
+		mpib_rails_pause(loss);
+		return;
+	}
+	loss->end.epoch++;
+	loss->end.state = MPIB_RAIL_MADE;
+	loss->stopped = false;
+	comm->rails->maker->describe(comm, rail, &qps);
+	mpib_rails_say_up(comm, rail, &qps);
+}
+
+/* The receiver's answer. 1, or 0 where the shared queue is full. */
+static int answer_return(struct mpib_comm *comm, unsigned int rail,
+			 const struct mpib_peer_qps *peer)
+{
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+	struct mpib_peer_qps qps;
+	int r = make(comm, rail);
+
+	if (r == 0)
+		r = connect_to(comm, rail, peer);
+	if (r == 0 && !mpib_recv_take_rail(comm, rail))
+		r = -ENOMEM;
+	loss->end.epoch++;
+	loss->end.state = MPIB_RAIL_MADE;
+	loss->stopped = false;
+	if (r < 0) {
+		give_up(comm, rail);
+		return 1;
+	}
+	use(comm, rail, true);
+	comm->rails->maker->describe(comm, rail, &qps);
+	mpib_rails_say_up(comm, rail, &qps);
+	return 1;
+}
+
+/* The sender's queue pairs are connected; whether anything comes through is found out before a
+ * message depends on it. */
+static void probe(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *peer)
+{
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+	int r = connect_to(comm, rail, peer);
+
+	if (loss->stopped) /* meanwhile */
+		return;
+	if (r == 0)
+		r = mpib_send_probe(comm, rail);
+	if (r < 0)
+		give_up(comm, rail);
+	else
+		loss->probing = true;
+}
+
+static void look_at_probe(struct mpib_comm *comm, unsigned int rail)
+{
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+	struct ibv_wc wc;
+	int n = ibv_poll_cq(comm->cq[rail], 1, &wc);
+
+	if (n == 0)
+		return;
+	loss->probing = false;
+	if (n < 0 || wc.status != IBV_WC_SUCCESS) {
+		give_up(comm, rail);
+		return;
+	}
+	loss->end.state = MPIB_RAIL_UP;
+	loss->was_up = true;
+	mpib_rails_say_ready(comm, rail);
+	mpib_send_take_rail(comm, rail);
+	use(comm, rail, true);
+	tell_return(comm, rail);
+}
+
+static int on_up(struct mpib_comm *comm, unsigned int rail, const struct mpib_rail_frame *frame)
+{
+	const struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+	bool receiver = comm->kind == MPIB_COUNTER_RECV;
+	int todo = mpib_rail_on_up(&loss->end, receiver, frame->epoch);
+
+	if (todo < 0 || frame->up.qps.qps[rail] != comm->nqps[rail] || loss->probing)
+		return mpib_comm_fail(comm, -EPROTO, "the peer's RAIL_UP can't be");
+	if (todo == MPIB_TODO_MAKE)
+		return answer_return(comm, rail, &frame->up.qps);
+	if (todo == MPIB_TODO_CONNECT && !loss->stopped)
+		probe(comm, rail, &frame->up.qps);
+	return 1;
+}
+
+static int on_ready(struct mpib_comm *comm, unsigned int rail, uint32_t epoch)
+{
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+	int todo = mpib_rail_on_ready(&loss->end, comm->kind == MPIB_COUNTER_RECV, epoch);
+
+	if (todo < 0)
+		return mpib_comm_fail(comm, -EPROTO, "the peer's RAIL_READY can't be");
+	if (todo == MPIB_TODO_USE) {
+		loss->end.state = MPIB_RAIL_UP;
+		loss->was_up = true;
+		tell_return(comm, rail);
+	}
+	return 1;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* 1: the frame is dealt with; 0: it has to wait; or an error. */
+static int on_frame(struct mpib_comm *comm, unsigned int rail, const struct mpib_rail_frame *frame)
+{
+	if (frame->type == MPIB_FRAME_RAIL_DOWN)
+		return on_down(comm, rail, &frame->down);
+	if (frame->type == MPIB_FRAME_RAIL_UP)
+		return on_up(comm, rail, frame);
+	return on_ready(comm, rail, frame->epoch);
 }
 
 /* 1: the rail asks for nothing more, 0 later, or an error. */
@@ -93,20 +296,32 @@ static int step_rail(struct mpib_comm *comm, unsigned int rail)
 {
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 
-	if (!loss->stopped)
-		return 1;
-	if (!(comm->rails->off & mpib_rail_bit(rail))) {
+	if (loss->stopped && !(comm->rails->off & mpib_rail_bit(rail))) {
 		int r = leave(comm, rail);
 
 		if (r <= 0)
 			return r;
-	}
-	if (loss->end.state == MPIB_RAIL_SAID && loss->answered) {
-		int r = settle(comm, rail);
+	} else if (loss->stopped && loss->end.state < MPIB_RAIL_SAID) {
+		/* A receiver whose attempt has failed: nothing has come on it. */
+		struct mpib_rail_down down;
 
-		if (r < 0)
-			return r;
+		mpib_recv_arrived(comm, &down);
+		mpib_rails_say_down(comm, rail, &down);
 	}
+	while (loss->waiting) {
+		const struct mpib_rail_frame frame = loss->frame[0];
+		int r = on_frame(comm, rail, &frame);
+
+		if (r <= 0)
+			return r;
+		loss->waiting--;
+		memmove(loss->frame, loss->frame + 1, loss->waiting * sizeof(loss->frame[0]));
+	}
+	if (loss->probing)
+		look_at_probe(comm, rail);
+	if (comm->kind == MPIB_COUNTER_SEND && loss->end.state == MPIB_RAIL_LOST &&
+	    mpib_now_ms() >= loss->try_ms)
+		begin_return(comm, rail);
 	return 1;
 }
 
@@ -119,7 +334,8 @@ static int step(struct mpib_comm *comm)
 		return comm->error;
 	if (rails->wrong)
 		return mpib_comm_fail(comm, -EPROTO, rails->wrong);
-	if (rails->rail[MPIB_SOUT].stopped && rails->rail[MPIB_SUP].stopped)
+	if (rails->rail[MPIB_SOUT].end.state >= MPIB_RAIL_SAID &&
+	    rails->rail[MPIB_SUP].end.state >= MPIB_RAIL_SAID)
 		return mpib_comm_fail(comm, -EIO, "both rails are lost");
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		int r = step_rail(comm, rail);

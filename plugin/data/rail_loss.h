@@ -34,6 +34,12 @@ void mpib_send_missed(struct mpib_comm *comm, unsigned int rail);
 /* A completion of a part that was posted again. */
 void mpib_send_again_completed(struct mpib_comm *comm, uint64_t id, unsigned int rail);
 
+/* New queue pairs, connected: messages take the rail again. */
+void mpib_send_take_rail(struct mpib_comm *comm, unsigned int rail);
+
+/* Posts a request without data on the rail's new QPs. 0, or a negative errno. */
+int mpib_send_probe(struct mpib_comm *comm, unsigned int rail);
+
 /* ---- the receiver's part (recv_again.c) -------------------------------------------------------
  */
 
@@ -45,11 +51,18 @@ bool mpib_recv_reserve_extra(struct mpib_comm *comm, unsigned int rail);
  * where it has to be called again, or an error, which has failed the connection. */
 int mpib_recv_leave_rail(struct mpib_comm *comm, unsigned int rail, struct mpib_rail_down *ret);
 
+/* What has arrived. */
+void mpib_recv_arrived(const struct mpib_comm *comm, struct mpib_rail_down *ret);
+
 /* Acts on the sender's RAIL_DOWN: writes clear-to-sends again. Returns how many, or an error, which
  * has failed the connection. */
 int mpib_recv_settle(struct mpib_comm *comm, unsigned int rail, const struct mpib_rail_down *down);
 
-/* Gives back receives that no row can need any more. */
-void mpib_recv_trim(struct mpib_comm *comm);
+/* New queue pairs, connected: rows have their receives there. False: the shared queue is full. */
+bool mpib_recv_take_rail(struct mpib_comm *comm, unsigned int rail);
+
+/* Gives back receives that no row can need any more, and reserves what the next row needs beyond
+ * irecv's own. False: the shared queue is full. */
+bool mpib_recv_trim(struct mpib_comm *comm);
 
 #endif

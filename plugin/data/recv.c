@@ -123,8 +123,7 @@ static __attribute__((cold, noinline)) int after_loss(struct mpib_comm *comm)
 
 	if (r < 0)
 		return r;
-	mpib_recv_trim(comm);
-	return !comm->rails->hold;
+	return mpib_recv_trim(comm) && !comm->rails->hold;
 }
 
 static int irecv_general(struct mpib_comm *comm, int n, void **data, const size_t *sizes,
@@ -208,6 +207,7 @@ static mpib_always_inline int irecv_one(struct mpib_comm *comm, void *data, size
 	req->imm = 0;
 	req->count = 1;
 	req->room[0] = size;
+	/* In this order, and before the clear-to-send goes out: see is_idle in rails.c. */
 	__atomic_store_n(&comm->recv.row[slot], req, __ATOMIC_RELAXED);
 	__atomic_store_n(&comm->recv.tail, tail + 1, __ATOMIC_RELEASE);
 	*ret = req;

@@ -42,13 +42,14 @@ bool mpib_recv_reserve_extra(struct mpib_comm *comm, unsigned int rail)
 	rails->extra |= (uint8_t)mpib_rail_bit(rail);
 	/* A row posted now could be divided by a sender that hasn't heard of the loss. */
 	rails->hold = true;
-	rails->trim = true;
+	rails->ever = rails->trim = true;
 	comm->recv.one_until = comm->recv.tail; /* mpib_irecv goes by irecv_general */
 	return true;
 }
 
-static void mark_arrived(const struct mpib_comm *comm, struct mpib_rail_down *ret)
+void mpib_recv_arrived(const struct mpib_comm *comm, struct mpib_rail_down *ret)
 {
+	memset(ret, 0, sizeof(*ret));
 	ret->rows = comm->recv.tail;
 	for (unsigned int slot = 0; slot < MPIB_ROWS; slot++) {
 		const struct mpib_request *req = comm->recv.row[slot];
@@ -84,8 +85,7 @@ int mpib_recv_leave_rail(struct mpib_comm *comm, unsigned int rail, struct mpib_
 	for (; comm->recv.reserved[rail]; comm->recv.reserved[rail]--)
 		mpib_srq_release(comm->recv.hca[rail]);
 	end_flushes(comm, rail);
-	memset(ret, 0, sizeof(*ret));
-	mark_arrived(comm, ret);
+	mpib_recv_arrived(comm, ret);
 	return 1;
 }
 
@@ -158,20 +158,82 @@ int mpib_recv_settle(struct mpib_comm *comm, unsigned int rail, const struct mpi
 	return moved;
 }
 
-void mpib_recv_trim(struct mpib_comm *comm)
+bool mpib_recv_take_rail(struct mpib_comm *comm, unsigned int rail)
 {
 	struct mpib_rails *rails = comm->rails;
-	unsigned int need = rows_open(comm);
+	unsigned int want = rows_open(comm), have = 0;
+
+	/* Parts of both rails may come on this one. */
+	if (rails->off & mpib_rail_bit(!rail))
+		want *= 2;
+	while (have < want && mpib_srq_reserve(comm->recv.hca[rail]))
+		have++;
+	if (have < want) {
+		while (have--)
+			mpib_srq_release(comm->recv.hca[rail]);
+		return false;
+	}
+	comm->recv.reserved[rail] = have;
+	comm->polled[rail] = 1;
+	rails->extra &= (uint8_t)~mpib_rail_bit(rail);
+	rails->trim = true;
+	rails->old = comm->recv.tail;
+	comm->recv.one_until = comm->recv.tail;
+	return true;
+}
+
+/* Receives that the rows may need on a rail. Where the other one is lost both parts may come here,
+ * of each row: a sender whose helper thread has spoken for it goes on to divide until its progress
+ * thread comes by. The same goes for rows of that time when the other one is back. */
+static unsigned int needed(const struct mpib_comm *comm, unsigned int rail)
+{
+	const struct mpib_rails *rails = comm->rails;
+	unsigned int n = 0;
+
+	if (!(comm->use_mask & mpib_rail_bit(rail)))
+		return 0;
+	for (uint32_t row = comm->recv.tail - MPIB_ROWS; row != comm->recv.tail; row++) {
+		const struct mpib_request *req = row_at(comm, row);
+		bool both = rails->off || (int32_t)(row - rails->old) < 0;
+
+		if (req && req->imm)
+			n += both || req->left & mpib_rail_bit(rail);
+		else if (req)
+			n += both ? 2 : 1;
+	}
+	return n;
+}
+
+static bool old_rows_open(const struct mpib_comm *comm)
+{
+	for (uint32_t row = comm->recv.tail - MPIB_ROWS; row != comm->recv.tail; row++)
+		if (row_at(comm, row) && (int32_t)(row - comm->rails->old) < 0)
+			return true;
+	return false;
+}
+
+bool mpib_recv_trim(struct mpib_comm *comm)
+{
+	struct mpib_rails *rails = comm->rails;
 
 	if (!rails->trim || rails->hold)
-		return;
-	for (uint32_t row = comm->recv.tail - MPIB_ROWS; row != comm->recv.tail; row++)
-		if (row_at(comm, row) && (int32_t)(row - rails->old) < 0)
-			return;
-	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
-		while (comm->use_mask & mpib_rail_bit(rail) && comm->recv.reserved[rail] > need) {
-			comm->recv.reserved[rail]--;
+		return true;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		unsigned int need = needed(comm, rail);
+
+		for (; comm->recv.reserved[rail] > need; comm->recv.reserved[rail]--)
 			mpib_srq_release(comm->recv.hca[rail]);
-		}
-	rails->trim = false;
+	}
+	if (!rails->off) {
+		rails->trim = old_rows_open(comm);
+		return true;
+	}
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		if (!(comm->use_mask & mpib_rail_bit(rail)))
+			continue;
+		if (!mpib_srq_reserve(comm->recv.hca[rail]))
+			return false;
+		comm->recv.reserved[rail]++;
+	}
+	return true;
 }

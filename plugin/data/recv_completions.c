@@ -38,30 +38,28 @@ static __attribute__((cold)) int stray(struct mpib_comm *comm, unsigned int rail
 				  : "no receive is posted in its slot");
 }
 
-/* The immediate of a part that was lost with its rail and comes on the other one: as `missing`, or
- * an error with @what. */
-static __attribute__((cold, noinline)) int came_again(struct mpib_comm *comm,
-						      struct mpib_request *req, unsigned int rail,
-						      uint32_t imm, const char *what)
+/* Whether parts of the other rail may come on @rail. Where the helper thread has answered for an
+ * idle end, they may come before this thread knows of the loss: their receives are reserved now. */
+static __attribute__((cold, noinline)) bool may_come_again(struct mpib_comm *comm,
+							   unsigned int rail)
 {
-	unsigned int mask = mpib_imm_mask(imm), parts = mpib_mask_parts(mask, rail);
-	unsigned int bit = mpib_rail_bit(!rail);
+	bool lost;
 
-	if (!comm->rails || !comm->rails->extra || !mpib_mask_is_replay(mask, rail))
-		return protocol_error(comm, rail, imm, what);
-	imm = mpib_imm_encode(mpib_imm_slot(imm), parts, mpib_imm_size(imm));
-	if (req->imm && (imm != req->imm || !(req->left & bit)))
-		return protocol_error(comm, rail, imm, CONTRADICTION);
-	parts &= req->imm ? req->left & ~bit : ~bit;
-	if (parts) {
-		req->imm = imm;
-		req->left = (uint8_t)parts;
-	}
-	return (int)parts;
+	if (!comm->rails)
+		return false;
+	mpib_watch_lock();
+	lost = comm->rails->rail[!rail].stopped;
+	mpib_watch_unlock();
+	if (lost)
+		(void)mpib_recv_reserve_extra(comm, !rail);
+	return comm->rails->ever || lost;
 }
 
+/* What `missing` returns for an immediate that comes again on the other rail, or is wrong. */
+#define ODD (-1)
+
 /* The first immediate of a row fixes the rails that are to come, a second one has to be like it.
- * Returns those that are still missing, or an error. */
+ * Returns those that are still missing, or ODD. */
 static mpib_always_inline int missing(struct mpib_comm *comm, struct mpib_request *req,
 				      unsigned int rail, uint32_t imm)
 {
@@ -69,12 +67,10 @@ static mpib_always_inline int missing(struct mpib_comm *comm, struct mpib_reques
 
 	if (req->imm) {
 		left = req->left;
-		if (mpib_unlikely(imm != req->imm || !(left & bit)))
-			return came_again(comm, req, rail, imm, CONTRADICTION);
-		return 0;
+		return mpib_unlikely(imm != req->imm || !(left & bit)) ? ODD : 0;
 	}
 	if (mpib_unlikely(!(left & bit) || left & ~comm->data_mask))
-		return came_again(comm, req, rail, imm, WRONG_RAILS);
+		return ODD;
 	left &= ~bit;
 	if (left) {
 		req->imm = imm;
@@ -110,17 +106,15 @@ static inline bool parts_fit(unsigned int mask, uint64_t sum, uint64_t sup)
 	return sup == (mask & mpib_rail_bit(MPIB_SUP) ? sum : 0);
 }
 
-/* A row whose sizes are in the completion record: a group, or a message that was cut. */
-static __attribute__((noinline)) int record_immediate(struct mpib_comm *comm,
-						      struct mpib_request *req, unsigned int rail,
-						      uint32_t imm)
+/* All parts of a row, @parts, have come whose sizes are in the completion record. @rails: of which
+ * `complete` is told. */
+static mpib_always_inline int record_arrived(struct mpib_comm *comm, struct mpib_request *req,
+					     unsigned int rail, uint32_t imm, unsigned int parts,
+					     unsigned int rails)
 {
-	int left = missing(comm, req, rail, imm);
-	unsigned int count = req->count, k = 0, mask;
+	unsigned int count = req->count, k = 0;
 	uint64_t *record, sum = 0, sup;
 
-	if (left)
-		return left < 0 ? left : 0;
 	record = &comm->recv.records[mpib_imm_slot(imm) * MPIB_RECORD_NUMBERS];
 	do {
 		uint64_t size = atomic_load_explicit((_Atomic uint64_t *)&record[1 + k],
@@ -132,15 +126,68 @@ static __attribute__((noinline)) int record_immediate(struct mpib_comm *comm,
 			return protocol_error(comm, rail, imm, TOO_LARGE);
 	} while (++k < count);
 	sup = atomic_load_explicit((_Atomic uint64_t *)&record[0], memory_order_acquire);
-	mask = mpib_mask_parts(req->imm ? mpib_imm_mask(req->imm) : mpib_imm_mask(imm), rail);
-	if (mpib_unlikely(!parts_fit(mask, sum, sup)))
+	if (mpib_unlikely(!parts_fit(parts, sum, sup)))
 		return protocol_error(comm, rail, imm, WRONG_PARTS);
 	comm->counters->rail[MPIB_SOUT].bytes += sum - sup;
 	comm->counters->rail[MPIB_SUP].bytes += sup;
 	req->size = req->sizes[0];
-	/* One that came again gives nothing back. */
-	complete(comm, req, imm, mpib_mask_is_replay(mask, rail) ? MPIB_RAILS_ALL : mask, count);
+	complete(comm, req, imm, rails, count);
 	return 0;
+}
+
+/* All of a message alone in its row has come. */
+static mpib_always_inline int alone_arrived(struct mpib_comm *comm, struct mpib_request *req,
+					    unsigned int rail, uint32_t imm, uint64_t size,
+					    unsigned int rails)
+{
+	if (mpib_unlikely(req->count != 1 || (mpib_imm_units(size) != mpib_imm_size(imm) &&
+					      mpib_imm_size_q(size) != mpib_imm_size(imm))))
+		return protocol_error(comm, rail, imm, WRONG_SIZE);
+	if (mpib_unlikely(size > req->room[0]))
+		return protocol_error(comm, rail, imm, TOO_LARGE);
+	complete(comm, req, imm, rails, 1);
+	return 0;
+}
+
+/* The immediate of a part that was lost with its rail and comes on the other one, or one that is
+ * wrong. What such a row has reserved beyond its need is given back by mpib_recv_trim. */
+static __attribute__((cold, noinline)) int odd_immediate(struct mpib_comm *comm,
+							 struct mpib_request *req,
+							 unsigned int rail, uint32_t imm,
+							 uint32_t byte_len)
+{
+	bool record = mpib_imm_size(imm) == MPIB_IMM_SIZE_RECORD;
+	unsigned int mask = mpib_imm_mask(imm), parts = mpib_mask_parts(mask, rail);
+	unsigned int bit = mpib_rail_bit(!rail), left = parts & ~bit;
+
+	if (!mpib_mask_is_replay(mask, rail) || !may_come_again(comm, rail))
+		return protocol_error(comm, rail, imm, req->imm ? CONTRADICTION : WRONG_RAILS);
+	imm = mpib_imm_encode(mpib_imm_slot(imm), parts, mpib_imm_size(imm));
+	if (req->imm && (imm != req->imm || !(req->left & bit)))
+		return protocol_error(comm, rail, imm, CONTRADICTION);
+	if (!record) {
+		req->size = byte_len + (req->imm ? req->size : 0);
+		comm->counters->rail[rail].bytes += byte_len;
+	}
+	if (left && !req->imm) {
+		req->imm = imm;
+		req->left = (uint8_t)left;
+		return 0;
+	}
+	return record ? record_arrived(comm, req, rail, imm, parts, MPIB_RAILS_ALL)
+		      : alone_arrived(comm, req, rail, imm, req->size, MPIB_RAILS_ALL);
+}
+
+/* A row whose sizes are in the completion record: a group, or a message that was cut. */
+static __attribute__((noinline)) int record_immediate(struct mpib_comm *comm,
+						      struct mpib_request *req, unsigned int rail,
+						      uint32_t imm)
+{
+	int left = missing(comm, req, rail, imm);
+
+	if (left)
+		return left < 0 ? odd_immediate(comm, req, rail, imm, 0) : 0;
+	return record_arrived(comm, req, rail, imm, mpib_imm_mask(imm), mpib_imm_mask(imm));
 }
 
 /* A message alone in its row: its size is what arrived. */
@@ -159,7 +206,7 @@ static mpib_always_inline int on_immediate(struct mpib_comm *comm, struct mpib_r
 			size += req->size;
 		left = missing(comm, req, rail, imm);
 		if (mpib_unlikely(left < 0))
-			return left;
+			return odd_immediate(comm, req, rail, imm, byte_len);
 		mask = MPIB_RAILS_ALL;
 		if (left) {
 			req->size = size;
@@ -169,13 +216,17 @@ static mpib_always_inline int on_immediate(struct mpib_comm *comm, struct mpib_r
 	}
 	req->size = size;
 	comm->counters->rail[rail].bytes += byte_len;
-	if (mpib_unlikely(req->count != 1 || (mpib_imm_units(size) != mpib_imm_size(imm) &&
-					      mpib_imm_size_q(size) != mpib_imm_size(imm))))
-		return protocol_error(comm, rail, imm, WRONG_SIZE);
-	if (mpib_unlikely(size > req->room[0]))
-		return protocol_error(comm, rail, imm, TOO_LARGE);
-	complete(comm, req, imm, mask, 1);
-	return 0;
+	return alone_arrived(comm, req, rail, imm, size, mask);
+}
+
+/* An immediate without a receive: 0 where one is reserved now, or an error. */
+static __attribute__((cold, noinline)) int without_receive(struct mpib_comm *comm,
+							   unsigned int rail, uint32_t imm,
+							   const struct mpib_request *req)
+{
+	if (req && may_come_again(comm, rail) && comm->recv.reserved[rail])
+		return 0;
+	return stray(comm, rail, imm, req);
 }
 
 /* Anything but an immediate. */
@@ -205,21 +256,6 @@ static bool is_idle_cts(struct mpib_comm *comm, unsigned int rail, const struct 
 {
 	return wc->wr_id != MPIB_WR_RECV && rail == comm->recv.cts_rail &&
 	       wc->qp_num == comm->recv.cts_qp->qp_num && mpib_comm_peer_closed(comm);
-}
-
-/* Parts of a lost rail come here before this end, for which the helper thread has answered, knows
- * of the loss: their receives are reserved now. */
-static __attribute__((cold, noinline)) bool has_extra(struct mpib_comm *comm, unsigned int rail,
-						      const struct mpib_request *req)
-{
-	bool lost;
-
-	if (!req || !comm->rails)
-		return false;
-	mpib_watch_lock();
-	lost = comm->rails->rail[!rail].stopped;
-	mpib_watch_unlock();
-	return lost && mpib_recv_reserve_extra(comm, !rail) && comm->recv.reserved[rail];
 }
 
 /* 0 where the rest of the completions still count. */
@@ -257,10 +293,10 @@ static mpib_always_inline int completed(struct mpib_comm *comm, unsigned int rai
 		}
 		imm = ntohl(wc->imm_data);
 		req = comm->recv.row[mpib_imm_slot(imm)];
-		if (mpib_unlikely(!req || !comm->recv.reserved[rail]) &&
-		    !has_extra(comm, rail, req)) {
-			r = stray(comm, rail, imm, req);
-			return give_up(comm, rail, wc + 1, end, r);
+		if (mpib_unlikely(!req || !comm->recv.reserved[rail])) {
+			r = without_receive(comm, rail, imm, req);
+			if (r < 0)
+				return give_up(comm, rail, wc + 1, end, r);
 		}
 		comm->recv.reserved[rail]--;
 		counters->requests++;

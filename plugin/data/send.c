@@ -299,6 +299,26 @@ static inline bool has_room(const struct mpib_comm *comm, unsigned int rail, uns
 	return comm->send.chained[rail][qp] + n <= MPIB_SQ_CHAINED;
 }
 
+/* Of a row with messages that have to be cut, or that met the loss of a rail, all full chains. 1:
+ * the last one is next; 0: no room, or an error; 2: the rail is lost. */
+static __attribute__((noinline, cold)) int post_pieces(struct mpib_comm *comm, unsigned int rail)
+{
+	if (comm->rails && !mpib_rail_usable(comm, rail)) {
+		mpib_send_missed(comm, rail);
+		return 2;
+	}
+	while (!fill_pieces(comm, rail)) {
+		int r;
+
+		if (!has_room(comm, rail, MPIB_GROUP_MAX))
+			return 0;
+		r = post_full(comm, rail);
+		if (r < 0)
+			return r;
+	}
+	return 1;
+}
+
 /* What the row has on @rail, a constant, as far as the send queue has room: 1 where it is all
  * posted. */
 static mpib_always_inline int post_rail(struct mpib_comm *comm, unsigned int rail)
@@ -308,17 +328,9 @@ static mpib_always_inline int post_rail(struct mpib_comm *comm, unsigned int rai
 	int r;
 
 	if (mpib_unlikely(comm->send.group.cut)) {
-		if (comm->rails && !mpib_rail_usable(comm, rail)) {
-			mpib_send_missed(comm, rail);
-			return 1;
-		}
-		while (!fill_pieces(comm, rail)) {
-			if (!has_room(comm, rail, MPIB_GROUP_MAX))
-				return 0;
-			r = post_full(comm, rail);
-			if (r < 0)
-				return r;
-		}
+		r = post_pieces(comm, rail);
+		if (r != 1)
+			return r;
 	}
 	n = (unsigned int)(&chain->wr[MPIB_GROUP_MAX] - chain->at);
 	if (mpib_unlikely(!has_room(comm, rail, n + 1)))

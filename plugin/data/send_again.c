@@ -22,7 +22,8 @@ void mpib_send_leave_rail(struct mpib_comm *comm, unsigned int rail)
 	struct mpib_group *group = &comm->send.group;
 	unsigned int bit = mpib_rail_bit(rail);
 
-	mpib_comm_follow_agent(comm, false);
+	if (mpib_rail_usable(comm, !rail))
+		mpib_comm_follow_agent(comm, false);
 	comm->send.share_fixed = comm->send.share_last = rail == MPIB_SUP ? 0 : MPIB_SHARE_MAX;
 	if (comm->busy & MPIB_BUSY_GROUP)
 		group->cut = true; /* mpib_send_missed takes its part on the rail */
@@ -34,6 +35,33 @@ void mpib_send_leave_rail(struct mpib_comm *comm, unsigned int rail)
 	}
 }
 
+void mpib_send_take_rail(struct mpib_comm *comm, unsigned int rail)
+{
+	for (unsigned int k = 0; k < comm->nqps[rail]; k++) {
+		comm->send.qps[rail][k].qp = comm->qp[rail][k];
+		comm->send.chained[rail][k] = 0;
+	}
+	comm->polled[rail] = 0;
+	if (!mpib_rail_usable(comm, !rail)) {
+		comm->send.share_fixed = rail == MPIB_SUP ? MPIB_SHARE_MAX : 0;
+		return;
+	}
+	comm->send.share_fixed = comm->rails->share_fixed;
+	mpib_comm_follow_agent(comm, true);
+}
+
+int mpib_send_probe(struct mpib_comm *comm, unsigned int rail)
+{
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma.remote_addr = comm->send.record_addr,
+		.wr.rdma.rkey = comm->remote_qps.ring_rkey[rail],
+	};
+
+	return -ibv_post_send(comm->qp[rail][0], &wr, &comm->bad);
+}
+
 /* Where both ends have settled the loss, nobody else will say that the part has not arrived. */
 void mpib_send_missed(struct mpib_comm *comm, unsigned int rail)
 {
@@ -42,7 +70,8 @@ void mpib_send_missed(struct mpib_comm *comm, unsigned int rail)
 
 	chain->at = &chain->wr[MPIB_GROUP_MAX];
 	chain->next = NULL;
-	if (comm->rails->rail[rail].end.state != MPIB_RAIL_LOST)
+	if (comm->rails->rail[rail].end.state != MPIB_RAIL_LOST &&
+	    comm->rails->rail[rail].end.state != MPIB_RAIL_MADE)
 		return;
 	group->head->pending |= (uint8_t)mpib_rail_bit(rail);
 	mpib_watch_lock();
@@ -104,7 +133,10 @@ unsigned int mpib_send_settle(struct mpib_comm *comm, unsigned int rail,
 
 void mpib_send_again_completed(struct mpib_comm *comm, uint64_t id, unsigned int rail)
 {
-	credit(&comm->pool.requests[MPIB_WR_INDEX(id)], id & MPIB_WR_OTHER_PART ? !rail : rail);
+	comm->send.chained[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
+	if (id & MPIB_WR_FINAL)
+		credit(&comm->pool.requests[MPIB_WR_INDEX(id)],
+		       id & MPIB_WR_OTHER_PART ? !rail : rail);
 }
 
 /* ---- posting again --------------------------------------------------------------------------- */
@@ -145,7 +177,7 @@ static uint64_t wr_id(const struct mpib_request *req, const struct mpib_send_qp 
 		      unsigned int entries)
 {
 	return req->index | (uint64_t)entries << MPIB_WR_ENTRIES_SHIFT |
-	       (uint64_t)qp->index << MPIB_WR_QP_SHIFT | MPIB_WR_CHAIN;
+	       (uint64_t)qp->index << MPIB_WR_QP_SHIFT | MPIB_WR_CHAIN | MPIB_WR_AGAIN;
 }
 
 static int post(struct mpib_comm *comm, unsigned int rail, const struct mpib_send_qp *qp,
@@ -172,7 +204,7 @@ static void posted(struct mpib_comm *comm, struct mpib_request *req, unsigned in
 
 static uint64_t final_bits(unsigned int part, unsigned int rail)
 {
-	return MPIB_WR_AGAIN | (rail == part ? 0 : MPIB_WR_OTHER_PART);
+	return MPIB_WR_FINAL | (rail == part ? 0 : MPIB_WR_OTHER_PART);
 }
 
 /* A message alone in its row. 1, 0: no room, or an error. */

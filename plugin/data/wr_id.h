@@ -12,7 +12,7 @@
 #define MPIB_WR_QP_SHIFT      32
 #define MPIB_WR_FINAL	      (1ull << 40) /* the chain ends its row on this rail */
 #define MPIB_WR_CHAIN	      (1ull << 41)
-/* Not with FINAL: it ends a part that was posted again, which may be the other rail's. */
+/* A part that is posted again; with the second one it is the other rail's. */
 #define MPIB_WR_AGAIN	   (1ull << 42)
 #define MPIB_WR_OTHER_PART (1ull << 43)
 

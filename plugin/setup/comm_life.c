@@ -18,6 +18,7 @@
 #include "plugin/setup/flush_qp.h"
 #include "plugin/setup/prepare.h"
 #include "plugin/setup/qp.h"
+#include "plugin/setup/rail_make.h"
 #include "plugin/verbs/async.h"
 #include "plugin/verbs/limit.h"
 #include "plugin/verbs/port.h"
@@ -245,7 +246,7 @@ static int start_counters(struct mpib_comm *comm)
 }
 
 /* With the path, the rails and both ends' features known. */
-static int make_rails(struct mpib_comm *comm)
+static int make_rails(struct mpib_comm *comm, const struct mpib_env *env)
 {
 	bool here = comm->local.features & MPIB_FEATURE_FAILOVER;
 
@@ -257,7 +258,19 @@ static int make_rails(struct mpib_comm *comm)
 	if (comm->rails || !mpib_rails_possible(comm))
 		return 0;
 	comm->rails = calloc(1, sizeof(*comm->rails));
-	return comm->rails ? 0 : -ENOMEM;
+	if (!comm->rails)
+		return -ENOMEM;
+	comm->rails->env = malloc(sizeof(*env));
+	if (!comm->rails->env) {
+		free(comm->rails);
+		comm->rails = NULL;
+		return -ENOMEM;
+	}
+	*comm->rails->env = *env;
+	comm->rails->maker = &mpib_rail_maker;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		comm->rails->rail[rail].was_up = true;
+	return 0;
 }
 
 int mpib_comm_establish(struct mpib_comm *comm, const struct mpib_env *env)
@@ -268,7 +281,7 @@ int mpib_comm_establish(struct mpib_comm *comm, const struct mpib_env *env)
 		if (mpib_hca_failed(&comm->dev->hca[rail]))
 			return -EIO;
 	if (!comm->counters) { /* the first of these calls */
-		r = make_rails(comm);
+		r = make_rails(comm, env);
 		if (r == 0)
 			r = start_counters(comm);
 		if (r < 0)
@@ -340,6 +353,8 @@ static void free_resources(struct mpib_comm *comm)
 	else if (comm->counters)
 		mpib_counters_put(comm->counters);
 	(void)munmap(comm->pool.requests, POOL_SIZE);
+	if (comm->rails)
+		free(comm->rails->env);
 	free(comm->rails);
 	free(comm);
 }

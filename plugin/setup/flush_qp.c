@@ -13,7 +13,7 @@
 /* Every request of the pool could be a flush: the queue can't overflow. */
 #define FLUSH_DEPTH MPIB_REQUESTS_MAX
 
-static int make(struct mpib_comm *comm, unsigned int rail, const struct mpib_env *env)
+int mpib_flush_make(struct mpib_comm *comm, unsigned int rail, const struct mpib_env *env)
 {
 	struct ibv_qp_init_attr init;
 	struct mpib_qp_end self;
@@ -54,7 +54,7 @@ int mpib_flush_init(struct mpib_comm *comm, const struct mpib_env *env)
 
 		if (!(comm->data_mask & mpib_rail_bit(rail)))
 			continue;
-		r = make(comm, rail, env);
+		r = mpib_flush_make(comm, rail, env);
 		if (r < 0 && mpib_hca_failed(&comm->dev->hca[rail]))
 			return -EIO;
 		if (r < 0) {

@@ -9,4 +9,7 @@
 int mpib_flush_init(struct mpib_comm *comm, const struct mpib_env *env);
 void mpib_flush_fini(struct mpib_comm *comm, unsigned int rail);
 
+/* One rail's, silent. Negative errno. */
+int mpib_flush_make(struct mpib_comm *comm, unsigned int rail, const struct mpib_env *env);
+
 #endif

@@ -2,6 +2,7 @@
 #include "plugin/setup/prepare.h"
 
 #include "common/split.h"
+#include "plugin/connection/rails.h"
 #include "plugin/setup/qp.h"
 #include "plugin/wire/imm.h"
 
@@ -94,8 +95,10 @@ static void prepare_request(struct mpib_request *req)
 static void prepare_send(struct mpib_comm *comm, const struct mpib_env *env)
 {
 	set_limits(comm, env);
-	if (comm->rails)
+	if (comm->rails) {
 		set_one_limit(comm);
+		comm->rails->share_fixed = comm->send.share_fixed;
+	}
 	comm->send.max_uncut = WHOLE_MAX;
 	for (unsigned int k = 0; k < MPIB_REQUESTS_MAX; k++)
 		prepare_request(&comm->pool.requests[k]);

@@ -85,9 +85,12 @@ static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
 			listener->on_port_down(hca);
 		break;
 	case IBV_EVENT_PORT_ACTIVE:
-		if (event->element.port_num == (int)hca->port)
-			MPIB_INFO("%s rail %s: link up", rail, hca->name);
 		forget_gid(hca, event);
+		if (event->element.port_num != (int)hca->port)
+			break;
+		MPIB_INFO("%s rail %s: link up", rail, hca->name);
+		if (listener)
+			listener->on_port_up(hca);
 		break;
 	case IBV_EVENT_GID_CHANGE:
 	case IBV_EVENT_LID_CHANGE:

@@ -14,8 +14,9 @@ struct mpib_async_listener {
 			  const char *text);
 	/* The HCA is lost to the process; lost_text says by what. */
 	void (*on_lost)(const struct mpib_hca *hca);
-	/* The HCA's port is down. */
+	/* The HCA's port. */
 	void (*on_port_down)(const struct mpib_hca *hca);
+	void (*on_port_up)(const struct mpib_hca *hca);
 };
 
 /* One for the process; @listener stays the caller's. Under the watch lock. */

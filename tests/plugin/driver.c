@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 #include <time.h>
@@ -18,8 +19,10 @@ __attribute__((format(printf, 5, 6))) static void logger(int level, unsigned lon
 							 const char *file, int line,
 							 const char *fmt, ...)
 {
-	size_t used = strlen(warned);
+	static pthread_mutex_t lock =
+		PTHREAD_MUTEX_INITIALIZER; /* the helper thread has news, too */
 	va_list args;
+	size_t used;
 
 	(void)file;
 	(void)line;
@@ -30,6 +33,8 @@ __attribute__((format(printf, 5, 6))) static void logger(int level, unsigned lon
 	if (level != NCCL_LOG_WARN)
 		return;
 	CHECK(flags == ~0ul);
+	CHECK(pthread_mutex_lock(&lock) == 0);
+	used = strlen(warned);
 	warnings++;
 	va_start(args, fmt);
 	(void)vsnprintf(warned + used, sizeof(warned) - used, fmt, args);
@@ -37,6 +42,7 @@ __attribute__((format(printf, 5, 6))) static void logger(int level, unsigned lon
 	(void)fprintf(stderr, "%s\n", warned + used);
 	used = strlen(warned);
 	(void)snprintf(warned + used, sizeof(warned) - used, "\n");
+	CHECK(pthread_mutex_unlock(&lock) == 0);
 }
 
 void library_open(void)

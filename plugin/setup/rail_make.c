@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plugin/setup/rail_make.h"
+
+#include <string.h>
+
+#include "plugin/setup/flush_qp.h"
+#include "plugin/setup/qp.h"
+#include "plugin/verbs/srq.h"
+
+static int make(struct mpib_comm *comm, unsigned int rail)
+{
+	struct mpib_hca *hca = &comm->dev->hca[rail];
+	struct ibv_srq *srq = NULL;
+	int r;
+
+	/* What the old ones left is of no use to anybody: both ends have settled it. */
+	if (comm->kind == MPIB_COUNTER_RECV)
+		mpib_flush_fini(comm, rail);
+	mpib_qps_destroy(comm, rail);
+	(void)mpib_verbs_destroy_cq(comm->cq[rail]);
+	comm->cq[rail] = NULL;
+	r = mpib_verbs_create_cq(hca->ctx, mpib_qps_cq_depth(comm, rail), comm, &comm->cq[rail]);
+	if (r == 0 && comm->kind == MPIB_COUNTER_RECV)
+		r = mpib_srq_get(hca, &srq);
+	if (r == 0)
+		r = mpib_qps_create(comm, rail, srq);
+	return r;
+}
+
+static void describe(const struct mpib_comm *comm, unsigned int rail, struct mpib_peer_qps *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->path = (uint8_t)comm->path;
+	ret->rail_mask = (uint8_t)mpib_rail_bit(rail);
+	ret->qps[rail] = (uint16_t)comm->nqps[rail];
+	ret->ring_rkey[rail] = comm->ring_mr->rkey[rail]; /* it stays where it was */
+	for (unsigned int k = 0; k < comm->nqps[rail]; k++)
+		ret->qpn[rail][k] = comm->qp[rail][k]->qp_num;
+}
+
+static int connect_rail(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *peer)
+{
+	int r;
+
+	memcpy(comm->remote_qps.qpn[rail], peer->qpn[rail], sizeof(peer->qpn[rail]));
+	r = mpib_qps_connect(comm, rail, comm->rails->env);
+	if (r == 0 && comm->kind == MPIB_COUNTER_RECV && comm->recv.flush_qp[!rail])
+		r = mpib_flush_make(comm, rail, comm->rails->env);
+	return r;
+}
+
+const struct mpib_rail_maker mpib_rail_maker = { make, describe, connect_rail };

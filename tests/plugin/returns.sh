@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A rail goes and comes back under load, time after time: every byte is right, both rails carry data again, and both
+# ends tell each loss and each return. usage: returns.sh sout|sup|one-end|flaps
+# shellcheck source=tests/plugin/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+export MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=8 MPIB_IB_RETRY_CNT=3
+start_agent 1 512
+start_agent 2 512
+
+# told COUNT TEXT: both ends have said it so often
+told() {
+	[ "$(warnings connector "$2")" -ge "$1" ] && [ "$(warnings listener "$2")" -ge "$1" ]
+}
+
+# lose_and_return NODE RAIL TIME: both ends are over it
+lost=0
+lose_and_return() {
+	"$FABRICCTL" port "$1/$2" down || die fabricctl
+	lost=$((lost + 1))
+	until_true 20 told $lost "${2^^} rail $2:1 is lost" || die "loss $lost isn't told by both ends"
+	sleep "$3"
+	"$FABRICCTL" port "$1/$2" up || die fabricctl
+	until_true 20 told $lost "${2^^} rail $2:1 is back" || die "return $lost isn't told by both ends"
+}
+
+start_listener
+start_connector bw --check --end-file "$work/end" --seconds 60 --size 300000 --comms 1
+await_data
+case $name in
+sout | sup)
+	lose_and_return 2 "$name" 0.1
+	lose_and_return 2 "$name" 0
+	lose_and_return 2 "$name" 0.3
+	;;
+one-end) # the port is the receiver's alone: the sender tries by its pauses
+	lose_and_return 1 sup 0.1
+	lose_and_return 1 sup 0
+	;;
+flaps) # 0 to 60 ms down, 0 to 300 ms up
+	for k in $(seq 30); do
+		"$FABRICCTL" port 2/sup down && sleep "0.0$((k % 7))" && "$FABRICCTL" port 2/sup up &&
+			sleep "0.$((k % 4))" || die fabricctl
+	done
+	;;
+esac
+
+# moved RAIL: bytes that node 2 has sent on it
+moved() {
+	"$FABRICCTL" show "2/$1" | sed -n 's/.* tx_bytes \([0-9]*\).*/\1/p'
+}
+# alike: in half a second both rails carry as much, as the share says
+alike() {
+	local sout sup
+	sout=$(moved sout) sup=$(moved sup)
+	sleep 0.5
+	sout=$(($(moved sout) - sout)) sup=$(($(moved sup) - sup))
+	echo "half a second: $sout bytes on SOUT, $sup on SUP"
+	[ $((sout * 10)) -gt $((sup * 8)) ] && [ $((sup * 10)) -gt $((sout * 8)) ]
+}
+until_true 20 alike || die "the rails don't carry as much as before"
+touch "$work/end"
+finish
+want 0 0
+hold connector 'r["ok"]'
