@@ -50,7 +50,8 @@ typedef ncclResult_t mpib_nccl_rma_create_context_v14(void *collComm,
 						      struct mpib_nccl_rma_config_v14 *config,
 						      void **rmaCtx);
 
-/* ginHandle: for plugins with code on the device; a proxy writes NULL. */
+/* ginHandle: by which code on the device names the memory, and so the puts that NCCL's proxy hands
+ * on for it: what iput and its like get is this one, not mhandle. */
 typedef ncclResult_t mpib_nccl_gin_reg_mr(void *collComm, void *data, size_t size, int type,
 					  uint64_t mrFlags, void **mhandle, void **ginHandle);
 typedef ncclResult_t mpib_nccl_gin_reg_mr_dmabuf(void *collComm, void *data, size_t size, int type,
