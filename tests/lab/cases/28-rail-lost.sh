@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # grounds: lab fabric
 # nodes: 2
-# A node's SUP goes down under a running transfer: the agents of both ends tell it in the journal, and
-# mpibctl shows which flow lacks which rail, and what share is in force meanwhile. All bytes are right.
+# A node's SUP goes down under a running transfer and comes back: the agents of both ends tell it in the
+# journal, and mpibctl shows which flow lacks which rail, and what share is in force meanwhile. All bytes
+# are right.
 # shellcheck shell=bash
 
 # shellcheck source=tests/lab/lib/live.sh
@@ -47,7 +48,16 @@ for n in 1 2; do
 	expect_eq "node $n: rails" "$(rails_of $n)" "SUP lost, share 512 in force 0"
 done
 live_near "without SUP" "$(live_part live 40)" 0
+
+nic_port 2 sup up
+for n in 1 2; do
+	said=$(await_event $n rail-back)
+	measured "node $n: $said"
+	expect_match "node $n: rail-back" "$said" \
+		"^flow $(flow $n $((3 - n))) has SUP back: 1 time on [0-9]+ connections? of pid [0-9]+; both rails are in use; share in the table 512 "
+	expect_eq "node $n: rails after" "$(rails_of $n)" "both, share 512 in force 512"
+done
+live_near "after" "$(live_part live 40)" 0.5
 live_end live 1
 expect_eq "all bytes right" "$(perf_result live .ok) $(perf_result live-peer .ok)" "true true"
 expect_eq "errors" "$(perf_result live '.errors | length')" 0
-nic_port 2 sup up
