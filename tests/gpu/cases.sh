@@ -3,7 +3,7 @@
 # fails by `fail`. `cases GROUP` names a group's cases with their arguments.
 # shellcheck shell=bash
 
-GROUPS_ALL=(load results rings gdr gin training faults)
+GROUPS_ALL=(load results rings gdr gin training rails faults)
 
 cases() {
 	local ranks
@@ -29,6 +29,7 @@ cases() {
 		;;
 	gin) gin_cases ;;
 	training) echo "training $RANKS_MOST" ;;
+	rails) printf '%s\n' "training_cut $RANKS_MOST" "stream_cut 2" ;;
 	faults) printf '%s\n' "rank_killed $RANKS_MOST" "both_rails_cut" "sup_cut" ;;
 	esac
 }
@@ -277,7 +278,8 @@ operate() {
 	done
 }
 
-training() {
+# same_training RANKS OPERATE: trains over Socket, then over MPIB while OPERATE does what operators and fate do.
+same_training() {
 	local started
 
 	fabric "$1"
@@ -294,7 +296,7 @@ training() {
 	net_advanced
 	started=$SECONDS
 	train mpib "$1"
-	operate
+	"$2"
 	finish || fail "over MPIB: exit statuses ${JOB_RC[*]}: $(tail -n 5 "$CASE/mpib.0.out"; job_tell)"
 	measured "over MPIB: $((SECONDS - started)) s with start"
 
@@ -305,7 +307,56 @@ training() {
 	cmp "$CASE/losses.socket" "$CASE/losses.mpib" ||
 		fail "losses differ: $(diff "$CASE/losses.socket" "$CASE/losses.mpib" | head -n 4 | paste -sd';')"
 	measured "$TRAIN_STEPS losses and the weights' hash are equal; the last: $(grep '^step' "$CASE/losses.mpib" | tail -n 1)"
+}
+
+training() {
+	same_training "$1" operate
 	measured "host 1's agent: $(grep -cE '^(mpib-agentd: )?flow .* -> ' "$CASE/agent.1.log") changes of a share"
+}
+
+# ---- a rail lost and back ------------------------------------------------------------------------------
+
+# expect_cuts COUNT: connections told of that many losses at least, and of as many returns as losses.
+expect_cuts() {
+	local lost back
+
+	lost=$(job_log 'NET/MPIB : (SOUT|SUP) rail .* is lost' | wc -l)
+	back=$(job_log 'NET/MPIB : (SOUT|SUP) rail .* is back' | wc -l)
+	measured "losses $lost, returns $back, of all connections; $(job_log ' is lost ' | sed 's/.*MPIB : //' | head -n 1)"
+	[ "$lost" -ge "$1" ] && [ "$back" = "$lost" ] || fail "$lost losses and $back returns told, of $1 cuts"
+}
+
+# cut_thrice: SUP, SOUT and SUP again, each back before the next.
+cut_thrice() {
+	local k=0 rail
+
+	for rail in 1/sup 2/sout 2/sup; do
+		k=$((k + 1))
+		until_progress $((k * 50 - 20))
+		fabricctl port "$rail" down
+		until_progress $((k * 50))
+		fabricctl port "$rail" up
+	done
+}
+
+training_cut() {
+	same_training "$1" cut_thrice
+	expect_cuts 3
+}
+
+# stream_cut RANKS: the all_reduces of a stream are checked; SUP goes and comes back under them.
+stream_cut() {
+	fabric "$1"
+	policy '[policy]' 'intra = 75%'
+	agents
+	net_advanced
+	rank_job stream "$1" stream 6 67108864
+	until_progress 20
+	fabricctl port 1/sup down
+	until_progress 60
+	fabricctl port 1/sup up
+	finish || fail "exit statuses ${JOB_RC[*]}: $(job_tell)"
+	expect_cuts 1
 }
 
 # ---- faults -----------------------------------------------------------------------------------------
@@ -340,6 +391,7 @@ rank_killed() {
 	[ $((SECONDS - started)) -le 30 ] || fail "it took $((SECONDS - started)) s"
 }
 
+# What no other rail takes over: failover is off, or there is none left.
 cut_rails() {
 	local rail
 
@@ -360,9 +412,10 @@ both_rails_cut() {
 	cut_rails sout sup
 }
 
-# Vanilla inside an island: SUP alone carries data, and nothing takes its place in silence.
+# Vanilla inside an island, without failover: SUP alone carries data, and nothing takes its place in silence.
 sup_cut() {
 	net_vanilla
+	JOB_ENV+=(MPIB_FAILOVER=0)
 	cut_rails sup
 	expect_log "WARN.*SUP.*link down"
 }
