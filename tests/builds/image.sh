@@ -38,10 +38,15 @@ export CONTAINERS_CONF=$work/containers.conf
 pod() {
 	podman --root "$work/store" --runroot "$work/run" --log-level error "$@"
 }
+# no_cgroups: each container's keeper cleans up after it, in the folders that are removed here, and ends then.
+no_cgroups() {
+	find /sys/fs/cgroup -depth -type d -path "*/mpib-image-$$*" -exec rmdir {} \; 2>/dev/null
+	[ -z "$(find /sys/fs/cgroup -type d -path "*/mpib-image-$$*" 2>/dev/null)" ]
+}
 end_containers() {
 	[ ${#containers[@]} = 0 ] || pod rm -f -t 1 "${containers[@]}" >/dev/null 2>&1
+	until_true 10 no_cgroups
 	umount --lazy "$work/store/overlay" 2>/dev/null
-	find /sys/fs/cgroup -mindepth 1 -depth -type d -path "*/mpib-image-$$*" -exec rmdir {} + 2>/dev/null
 	clean_up
 }
 trap end_containers EXIT
