@@ -196,8 +196,8 @@ static char *read_line(char *str, int num, void *stream)
 	const char *start;
 	const char *end;
 
-	if (source->resumed) {
-		source->resumed = false;
+	if (source->blank_first) {
+		source->blank_first = false;
 		return put_line(str, "\n");
 	}
 	if (source->error || source->next >= source->slice_end || !next_line(source, &start, &end))
@@ -253,13 +253,14 @@ void mpib_ini_begin(struct mpib_ini *ini, const char *text, size_t len,
 }
 
 /* Each slice is a text of its own to inih: the only thing that it knows from line to line, the
- * section, is ours. But it takes what its first line begins with for a byte order mark. */
+ * section, is ours. It looks for a byte order mark in its first line, where a second one would be
+ * part of a key: so that line is a blank one. */
 int mpib_ini_step(struct mpib_ini *ini, size_t size, unsigned int *ret_line)
 {
 	int r;
 
 	ini->slice_end = size < (size_t)(ini->end - ini->next) ? ini->next + size : ini->end;
-	ini->resumed = ini->line > 0;
+	ini->blank_first = true;
 	r = ini_parse_stream(read_line, ini, on_pair, ini);
 	if (r != 0 && !ini->error)
 		ini->error = mpib_cause_set(ini->cause, -EBADMSG, "the line can't be understood");

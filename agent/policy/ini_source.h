@@ -28,7 +28,7 @@ struct mpib_ini {
 	const char *next;
 	const char *end;
 	const char *slice_end; /* what starts here comes with the next slice */
-	bool resumed;	       /* inih gets a blank line first */
+	bool blank_first;      /* inih gets a blank line */
 	unsigned int line;
 	const struct mpib_ini_ops *ops;
 	void *user;

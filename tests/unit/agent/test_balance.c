@@ -312,7 +312,6 @@ static void a_rail_that_stands_still_moves_nothing(void **state)
 	uint32_t share;
 
 	ticks(&flow, 50);
-	share = flow.balance.share;
 	flow.link.rate[1] = 1e-9;
 	ticks(&flow, 2); /* what was under way */
 	share = flow.balance.share;
