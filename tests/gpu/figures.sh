@@ -49,6 +49,9 @@ shaped() {
 	policy '[policy]' 'intra = 1024'
 	reload
 	figure sup-alone shaped "$op" $from $most
+	policy '[policy]' 'intra = auto'
+	reload
+	figure mpib-auto shaped "$op" $from $most
 	net_ib_merged
 	figure ib-merged shaped "$op" $from $most
 }

@@ -8,6 +8,7 @@ SMALL = 1 << 16  # up to here the time tells, above it the bandwidth
 
 NAMES = {
     "mpib-fused": "MPIB fused",
+    "mpib-auto": "MPIB auto",
     "mpib-vanilla": "MPIB vanilla",
     "ib-merged": "net_ib merged",
     "ib-one": "net_ib one NIC",
