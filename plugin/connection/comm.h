@@ -148,6 +148,7 @@ struct mpib_receiver {
 	unsigned int carried;		  /* rails that have brought data */
 	uint32_t cts_limit;		  /* the row that the send queue may have no room for */
 	uint32_t inline_room;		  /* bytes that cts_qp takes inline */
+	bool trim; /* a rail was lost: it may hold more receives than its rows need */
 
 	struct mpib_request *row[MPIB_ROWS];
 	struct mpib_cts_row *cts_out; /* staging */

@@ -87,8 +87,7 @@ struct mpib_rails {
 	uint8_t extra; /* receiver, rails whose loss its rows have receives for on the other one */
 	bool hold;     /* receiver: no row is posted until the sender has answered */
 	bool ever;     /* receiver: parts may have gone again on the other rail */
-	bool trim;     /* receiver: it may hold more receives than its rows need */
-	uint32_t old;  /* with trim: rows before this one may use them */
+	uint32_t old;  /* receiver that has to trim: rows before this one may use them */
 	uint32_t share_fixed; /* sender: where both rails are there */
 	const struct mpib_rail_maker *maker;
 	struct mpib_env *env; /* owned; for maker */

@@ -23,18 +23,17 @@ static __attribute__((cold, noinline)) int cts_failed(struct mpib_comm *comm, in
 }
 
 /* A receive reserved on each rail that may bring the data of one more row. False: on none. */
-static mpib_always_inline bool reserve_on_rails(struct mpib_comm *comm,
-						bool (*reserve)(struct mpib_hca *hca))
+static bool reserve_on_rails(struct mpib_comm *comm)
 {
 	unsigned int rails = comm->use_mask;
 
 	if (rails & mpib_rail_bit(MPIB_SOUT)) {
-		if (mpib_unlikely(!reserve(comm->recv.hca[MPIB_SOUT])))
+		if (mpib_unlikely(!mpib_srq_reserve(comm->recv.hca[MPIB_SOUT])))
 			return false;
 		comm->recv.reserved[MPIB_SOUT]++;
 	}
 	if (rails & mpib_rail_bit(MPIB_SUP)) {
-		if (mpib_unlikely(!reserve(comm->recv.hca[MPIB_SUP]))) {
+		if (mpib_unlikely(!mpib_srq_reserve(comm->recv.hca[MPIB_SUP]))) {
 			if (rails & mpib_rail_bit(MPIB_SOUT)) {
 				comm->recv.reserved[MPIB_SOUT]--;
 				mpib_srq_release(comm->recv.hca[MPIB_SOUT]);
@@ -46,11 +45,11 @@ static mpib_always_inline bool reserve_on_rails(struct mpib_comm *comm,
 	return true;
 }
 
-static void fill_row(struct mpib_comm *comm, int n, void **data, const size_t *sizes,
+static void fill_row(struct mpib_comm *comm, uint32_t tail, int n, void **data, const size_t *sizes,
 		     const int *tags, struct mpib_mr **mrs, struct mpib_request *req)
 {
 	static const struct mpib_mr none;
-	struct mpib_cts *row = comm->recv.cts_out[comm->recv.tail % MPIB_ROWS].element;
+	struct mpib_cts *row = comm->recv.cts_out[tail % MPIB_ROWS].element;
 
 	for (int k = 0; k < n; k++) {
 		row[k].addr = (uint64_t)(uintptr_t)data[k];
@@ -60,7 +59,7 @@ static void fill_row(struct mpib_comm *comm, int n, void **data, const size_t *s
 		row[k].tag = (uint32_t)tags[k];
 		row[k].count = (uint8_t)n;
 		row[k].reserved = 0;
-		row[k].seq = comm->recv.tail + 1;
+		row[k].seq = tail + 1;
 		req->room[k] = sizes[k];
 	}
 }
@@ -102,18 +101,16 @@ static int reap(struct mpib_comm *comm)
 }
 
 /* The next row that asks for a completion, or that the queue may have no room for. */
-static uint32_t one_until(const struct mpib_comm *comm)
+static uint32_t one_until(const struct mpib_comm *comm, uint32_t tail)
 {
-	uint32_t next = (comm->recv.tail | (MPIB_CTS_SIGNAL_SLOTS - 1)) + 1;
+	uint32_t next = (tail | (MPIB_CTS_SIGNAL_SLOTS - 1)) + 1;
 
 	/* Not inline: the row must stay as it is until the device has read it, so the staging of
 	 * its slot goes out and not the request's. */
-	if ((comm->rails && comm->rails->trim) || comm->recv.tail % MPIB_CTS_SIGNAL_SLOTS == 0 ||
+	if (comm->recv.trim || tail % MPIB_CTS_SIGNAL_SLOTS == 0 ||
 	    comm->recv.inline_room < sizeof(struct mpib_cts))
-		return comm->recv.tail;
-	return comm->recv.cts_limit - comm->recv.tail < next - comm->recv.tail
-		       ? comm->recv.cts_limit
-		       : next;
+		return tail;
+	return comm->recv.cts_limit - tail < next - tail ? comm->recv.cts_limit : next;
 }
 
 /* A rail was lost. 1 where rows may be posted; 0: not before the sender has answered. */
@@ -129,30 +126,31 @@ static __attribute__((cold, noinline)) int after_loss(struct mpib_comm *comm)
 static int irecv_general(struct mpib_comm *comm, int n, void **data, const size_t *sizes,
 			 const int *tags, struct mpib_mr **mrs, struct mpib_request **ret)
 {
-	unsigned int slot = comm->recv.tail % MPIB_ROWS;
+	const uint32_t tail = comm->recv.tail;
+	struct mpib_request **row = &comm->recv.row[tail % MPIB_ROWS];
 	struct mpib_request *req;
 	int r;
 
 	if (mpib_unlikely(comm->error))
 		return comm->error;
-	if (mpib_unlikely(comm->rails && comm->rails->trim)) {
+	if (mpib_unlikely(comm->recv.trim)) {
 		r = after_loss(comm);
 		if (r <= 0)
 			return r;
 	}
 	if (mpib_unlikely(n < 1 || n > (int)MPIB_GROUP_MAX))
 		return -MPIB_EARGUMENT;
-	if (mpib_unlikely(comm->recv.tail == comm->recv.cts_limit)) {
+	if (mpib_unlikely(tail == comm->recv.cts_limit)) {
 		r = reap(comm);
 		if (r <= 0)
 			return r;
 	}
-	if (mpib_unlikely(comm->recv.row[slot]))
+	if (mpib_unlikely(*row))
 		return 0;
 	req = mpib_request_get(&comm->pool);
 	if (mpib_unlikely(!req))
 		return 0;
-	if (mpib_unlikely(!reserve_on_rails(comm, mpib_srq_reserve))) {
+	if (mpib_unlikely(!reserve_on_rails(comm))) {
 		mpib_request_put(&comm->pool, req);
 		return 0;
 	}
@@ -160,12 +158,12 @@ static int irecv_general(struct mpib_comm *comm, int n, void **data, const size_
 	req->remaining = MPIB_REMAINING_ONE;
 	req->imm = 0;
 	req->count = (uint8_t)n;
-	__atomic_store_n(&comm->recv.row[slot], req, __ATOMIC_RELAXED);
-	fill_row(comm, n, data, sizes, tags, mrs, req);
+	__atomic_store_n(row, req, __ATOMIC_RELAXED);
+	fill_row(comm, tail, n, data, sizes, tags, mrs, req);
 	/* Before its clear-to-send goes out: see is_idle in rails.c. */
-	__atomic_store_n(&comm->recv.tail, comm->recv.tail + 1, __ATOMIC_RELEASE);
-	r = post_cts(comm, comm->recv.tail - 1, n);
-	comm->recv.one_until = one_until(comm);
+	__atomic_store_n(&comm->recv.tail, tail + 1, __ATOMIC_RELEASE);
+	r = post_cts(comm, tail, n);
+	comm->recv.one_until = one_until(comm, tail + 1);
 	if (mpib_unlikely(r < 0))
 		return r;
 
@@ -182,27 +180,50 @@ static __attribute__((noinline)) ncclResult_t general(struct mpib_comm *comm, in
 	return mpib_result(irecv_general(comm, n, data, sizes, tags, mrs, ret));
 }
 
-/* Whether nothing about a receive of one asks for the general function; if so, what it needs is
- * reserved. */
+/* The fast path found one queue with few spare receives: it gives back what it has, and the general
+ * function begins anew. Tail calls, which leave the fast path no more to save. */
+static __attribute__((noinline)) ncclResult_t few_on_sout(struct mpib_comm *comm, int n,
+							  void **data, const size_t *sizes,
+							  const int *tags, struct mpib_mr **mrs,
+							  struct mpib_request **ret)
+{
+	mpib_srq_release(comm->recv.hca[MPIB_SOUT]);
+	return general(comm, n, data, sizes, tags, mrs, ret);
+}
+
+static __attribute__((noinline)) ncclResult_t few_on_sup(struct mpib_comm *comm, int n, void **data,
+							 const size_t *sizes, const int *tags,
+							 struct mpib_mr **mrs,
+							 struct mpib_request **ret)
+{
+	mpib_srq_release(comm->recv.hca[MPIB_SUP]);
+	if (comm->use_mask & mpib_rail_bit(MPIB_SOUT)) {
+		comm->recv.reserved[MPIB_SOUT]--;
+		mpib_srq_release(comm->recv.hca[MPIB_SOUT]);
+	}
+	return general(comm, n, data, sizes, tags, mrs, ret);
+}
+
+/* Whether nothing about a receive of one asks for the general function, but the shared queues. */
 static mpib_always_inline bool fits_fast_path(struct mpib_comm *comm, const struct mpib_mr *mr)
 {
 	return mpib_likely(mr != NULL) && mpib_likely(!comm->error) &&
 	       mpib_likely(comm->recv.tail != comm->recv.one_until) &&
 	       mpib_likely(!comm->recv.row[comm->recv.tail % MPIB_ROWS]) &&
-	       mpib_likely(comm->pool.free != NULL) &&
-	       reserve_on_rails(comm, mpib_srq_reserve_spare);
+	       mpib_likely(comm->pool.free != NULL);
 }
 
 static mpib_always_inline int irecv_one(struct mpib_comm *comm, void *data, size_t size, int tag,
 					const struct mpib_mr *mr, struct mpib_request **ret)
 {
 	struct ibv_send_wr *wr = &comm->recv.cts_wr;
-	uint32_t tail = comm->recv.tail;
-	unsigned int slot = tail % MPIB_ROWS;
-	struct mpib_request *req = mpib_request_get(&comm->pool);
+	const uint32_t tail = comm->recv.tail;
+	const unsigned int slot = tail % MPIB_ROWS;
+	struct mpib_request *req = comm->pool.free; /* there is one */
 	struct mpib_cts *cts = &req->cts;
 	int r;
 
+	comm->pool.free = req->mate;
 	req->remaining = MPIB_REMAINING_ONE;
 	req->imm = 0;
 	req->count = 1;
@@ -230,9 +251,21 @@ ncclResult_t mpib_irecv(void *recv_comm, int n, void **data, size_t *sizes, int 
 	struct mpib_comm *comm = recv_comm;
 	struct mpib_mr **mrs = (struct mpib_mr **)mhandles;
 	struct mpib_request **ret = (struct mpib_request **)request;
+	unsigned int rails;
 
 	*ret = NULL;
 	if (mpib_unlikely(n != 1 || !fits_fast_path(comm, mrs[0])))
 		return general(comm, n, data, sizes, tags, mrs, ret);
+	rails = comm->use_mask;
+	if (mpib_likely(rails & mpib_rail_bit(MPIB_SOUT))) {
+		if (mpib_unlikely(!mpib_srq_reserve_spare(comm->recv.hca[MPIB_SOUT])))
+			return few_on_sout(comm, n, data, sizes, tags, mrs, ret);
+		comm->recv.reserved[MPIB_SOUT]++;
+	}
+	if (rails & mpib_rail_bit(MPIB_SUP)) {
+		if (mpib_unlikely(!mpib_srq_reserve_spare(comm->recv.hca[MPIB_SUP])))
+			return few_on_sup(comm, n, data, sizes, tags, mrs, ret);
+		comm->recv.reserved[MPIB_SUP]++;
+	}
 	return mpib_result(irecv_one(comm, data[0], sizes[0], tags[0], mrs[0], ret));
 }

@@ -42,7 +42,7 @@ bool mpib_recv_reserve_extra(struct mpib_comm *comm, unsigned int rail)
 	rails->extra |= (uint8_t)mpib_rail_bit(rail);
 	/* A row posted now could be divided by a sender that hasn't heard of the loss. */
 	rails->hold = true;
-	rails->ever = rails->trim = true;
+	rails->ever = comm->recv.trim = true;
 	comm->recv.one_until = comm->recv.tail; /* mpib_irecv goes by irecv_general */
 	return true;
 }
@@ -176,7 +176,7 @@ bool mpib_recv_take_rail(struct mpib_comm *comm, unsigned int rail)
 	comm->recv.reserved[rail] = have;
 	comm->polled[rail] = 1;
 	rails->extra &= (uint8_t)~mpib_rail_bit(rail);
-	rails->trim = true;
+	comm->recv.trim = true;
 	rails->old = comm->recv.tail;
 	comm->recv.one_until = comm->recv.tail;
 	return true;
@@ -216,7 +216,7 @@ bool mpib_recv_trim(struct mpib_comm *comm)
 {
 	struct mpib_rails *rails = comm->rails;
 
-	if (!rails->trim || rails->hold)
+	if (!comm->recv.trim || rails->hold)
 		return true;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		unsigned int need = needed(comm, rail);
@@ -225,7 +225,7 @@ bool mpib_recv_trim(struct mpib_comm *comm)
 			mpib_srq_release(comm->recv.hca[rail]);
 	}
 	if (!rails->off) {
-		rails->trim = old_rows_open(comm);
+		comm->recv.trim = old_rows_open(comm);
 		return true;
 	}
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {

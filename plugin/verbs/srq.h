@@ -51,15 +51,11 @@ static inline bool mpib_srq_reserve(struct mpib_hca *hca)
 	return mpib_likely(before > MPIB_SRQ_LOW) || mpib_srq_refill(hca);
 }
 
-/* The same, false also where the queue has to be refilled first. */
+/* The same where the queue need not be refilled first. False: the caller gives it back by
+ * mpib_srq_release. */
 static inline bool mpib_srq_reserve_spare(struct mpib_hca *hca)
 {
-	int before = atomic_fetch_sub_explicit(&hca->srq_credits, 1, memory_order_acq_rel);
-
-	if (mpib_likely(before > MPIB_SRQ_LOW))
-		return true;
-	mpib_srq_release(hca);
-	return false;
+	return atomic_fetch_sub_explicit(&hca->srq_credits, 1, memory_order_acq_rel) > MPIB_SRQ_LOW;
 }
 
 #endif
