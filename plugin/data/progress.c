@@ -18,74 +18,89 @@
 #include "plugin/data/send.h"
 #include "plugin/data/times.h"
 
-/* A chain's last request: its row may be done on this rail. */
-static mpib_always_inline void chain_completion(struct mpib_comm *comm, unsigned int rail,
+/* The last chain of a row on this rail: the row may be done. */
+static mpib_always_inline void final_completion(struct mpib_comm *comm, unsigned int rail,
 						uint64_t id)
 {
 	struct mpib_request *req = &comm->pool.requests[MPIB_WR_INDEX(id)];
 
 	comm->send.chained[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
-	if (!(id & MPIB_WR_FINAL))
-		return;
 	req->rails &= (uint8_t)~mpib_rail_bit(rail);
 	if (!req->rails)
 		for (; req; req = req->mate)
 			req->remaining = 0;
 }
 
-/* From a completion on that is in error, or of a part that was posted again. One that fails
- * nothing, since its cause is still to come, takes nothing from those behind it: they may be of
- * other QPs. */
+static __attribute__((noinline)) int after_completions(struct mpib_comm *comm, unsigned int rail,
+						       const struct ibv_wc *end, int n)
+{
+	if (comm->timing)
+		mpib_times_completed(comm, rail, end - n, n);
+	return comm->busy & MPIB_BUSY_POSTING ? mpib_send_continue(comm) : 0;
+}
+
+/* From a completion on that is in error, of a chain that doesn't end its row, or of a part that was
+ * posted again. One that fails nothing, since its cause is still to come, takes nothing from those
+ * behind it: they may be of other QPs. @n: all of the poll. */
 static __attribute__((cold, noinline)) int rare_completions(struct mpib_comm *comm,
 							    unsigned int rail,
 							    const struct ibv_wc *wc,
-							    const struct ibv_wc *end)
+							    const struct ibv_wc *end, int n)
 {
+	bool lost = false;
+
 	for (; wc < end; wc++) {
 		int r = 0;
 
+		lost |= wc->status != IBV_WC_SUCCESS || wc->wr_id & MPIB_WR_AGAIN;
 		if (wc->status != IBV_WC_SUCCESS)
 			r = mpib_comm_bad_completion(comm, rail, wc);
 		else if (wc->wr_id & MPIB_WR_AGAIN)
 			mpib_send_again_completed(comm, wc->wr_id, rail);
+		else if (wc->wr_id & MPIB_WR_FINAL)
+			final_completion(comm, rail, wc->wr_id);
 		else if (wc->wr_id & MPIB_WR_CHAIN)
-			chain_completion(comm, rail, wc->wr_id);
+			comm->send.chained[rail][MPIB_WR_QP(wc->wr_id)] -=
+				MPIB_WR_ENTRIES(wc->wr_id);
 		else
 			comm->pool.requests[MPIB_WR_INDEX(wc->wr_id)].remaining -=
 				mpib_rail_bit(rail);
 		if (r < 0)
 			return r;
 	}
+	if (!lost)
+		return after_completions(comm, rail, end, n);
 	return comm->busy & MPIB_BUSY_POSTING ? mpib_send_continue(comm) : 0;
 }
 
-static __attribute__((noinline)) int after_completions(struct mpib_comm *comm, unsigned int rail,
-						       const struct ibv_wc *wc, int n)
-{
-	if (comm->timing)
-		mpib_times_completed(comm, rail, wc, n);
-	return comm->busy & MPIB_BUSY_POSTING ? mpib_send_continue(comm) : 0;
-}
-
-static int send_completed(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc, int n)
+/* @rail is a constant, @n at least 1. */
+static mpib_always_inline int credit_sends(struct mpib_comm *comm, unsigned int rail,
+					   const struct ibv_wc *wc, int n)
 {
 	struct mpib_request *requests = comm->pool.requests;
-	const uint32_t bit = mpib_rail_bit(rail);
+	const struct ibv_wc *end = wc + n;
 
 	comm->polled[rail] -= (unsigned int)n;
-	for (const struct ibv_wc *end = wc + n; wc < end; wc++) {
+	do {
 		if (mpib_unlikely(wc->status != IBV_WC_SUCCESS))
-			return rare_completions(comm, rail, wc, end);
+			return rare_completions(comm, rail, wc, end, n);
 		if (mpib_likely(!(wc->wr_id & MPIB_WR_CHAIN)))
-			requests[MPIB_WR_INDEX(wc->wr_id)].remaining -= bit;
-		else if (mpib_unlikely(wc->wr_id & MPIB_WR_AGAIN))
-			return rare_completions(comm, rail, wc, end);
+			requests[MPIB_WR_INDEX(wc->wr_id)].remaining -= mpib_rail_bit(rail);
+		else if (mpib_unlikely(!(wc->wr_id & MPIB_WR_FINAL)))
+			return rare_completions(comm, rail, wc, end, n);
 		else
-			chain_completion(comm, rail, wc->wr_id);
-	}
+			final_completion(comm, rail, wc->wr_id);
+	} while (++wc < end);
 	if (mpib_unlikely(comm->busy_or_timing & (MPIB_BUSY_POSTING | MPIB_TIMING_ONLY)))
-		return after_completions(comm, rail, wc - n, n);
+		return after_completions(comm, rail, end, n);
 	return 0;
+}
+
+static __attribute__((noinline)) int send_completed(struct mpib_comm *comm, unsigned int rail,
+						    const struct ibv_wc *wc, int n)
+{
+	return rail == MPIB_SOUT ? credit_sends(comm, MPIB_SOUT, wc, n)
+				 : credit_sends(comm, MPIB_SUP, wc, n);
 }
 
 static __attribute__((cold)) int poll_failed(struct mpib_comm *comm, unsigned int rail, int n)
@@ -97,30 +112,28 @@ static __attribute__((cold)) int poll_failed(struct mpib_comm *comm, unsigned in
 	return mpib_comm_verb_failed(comm, text);
 }
 
-/* Credits what a poll gave, and polls on where there may be more. */
-static mpib_always_inline int credit(struct mpib_comm *comm, unsigned int rail, struct ibv_wc *wc,
-				     int n)
+/* Credits what a poll gave: not nothing. */
+static mpib_always_inline int credit(struct mpib_comm *comm, unsigned int rail,
+				     const struct ibv_wc *wc, int n)
 {
-	for (;;) {
-		int r;
-
-		if (mpib_unlikely(n < 0))
-			return poll_failed(comm, rail, n);
-		comm->counters->rail[rail].completions += (unsigned int)n;
-		r = comm->kind == MPIB_COUNTER_SEND ? send_completed(comm, rail, wc, n)
-						    : mpib_recv_completed(comm, rail, wc, n);
-		if (mpib_unlikely(r < 0) || mpib_likely(n < MPIB_POLL_BATCH))
-			return r;
-		n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc);
-	}
+	if (mpib_unlikely(n < 0))
+		return poll_failed(comm, rail, n);
+	comm->counters->rail[rail].completions += (unsigned int)n;
+	return comm->kind == MPIB_COUNTER_SEND ? send_completed(comm, rail, wc, n)
+					       : mpib_recv_completed(comm, rail, wc, n);
 }
 
 int mpib_poll_rail(struct mpib_comm *comm, unsigned int rail)
 {
 	struct ibv_wc wc[MPIB_POLL_BATCH];
-	int n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc);
+	int n, r = 0;
 
-	return n ? credit(comm, rail, wc, n) : 0;
+	do {
+		n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc);
+		if (n)
+			r = credit(comm, rail, wc, n);
+	} while (mpib_unlikely(n == MPIB_POLL_BATCH) && r == 0);
+	return r;
 }
 
 static __attribute__((cold)) int size_failed(struct mpib_comm *comm)
@@ -180,6 +193,8 @@ static __attribute__((noinline)) int news(struct asked *asked, unsigned int rail
 	struct mpib_comm *comm = req->comm;
 	int r = credit(comm, rail, test->wc, n);
 
+	if (mpib_unlikely(n == MPIB_POLL_BATCH) && r == 0) /* there may be more */
+		r = mpib_poll_rail(comm, rail);
 	/* The other rail is asked only if the request still wants something. */
 	if (r == 0 && req->remaining && rail == MPIB_SOUT && comm->polled[MPIB_SUP])
 		r = mpib_poll_rail(comm, MPIB_SUP);

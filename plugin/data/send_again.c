@@ -134,7 +134,7 @@ unsigned int mpib_send_settle(struct mpib_comm *comm, unsigned int rail,
 void mpib_send_again_completed(struct mpib_comm *comm, uint64_t id, unsigned int rail)
 {
 	comm->send.chained[rail][MPIB_WR_QP(id)] -= MPIB_WR_ENTRIES(id);
-	if (id & MPIB_WR_FINAL)
+	if (id & MPIB_WR_AGAIN_FINAL)
 		credit(&comm->pool.requests[MPIB_WR_INDEX(id)],
 		       id & MPIB_WR_OTHER_PART ? !rail : rail);
 }
@@ -204,7 +204,7 @@ static void posted(struct mpib_comm *comm, struct mpib_request *req, unsigned in
 
 static uint64_t final_bits(unsigned int part, unsigned int rail)
 {
-	return MPIB_WR_FINAL | (rail == part ? 0 : MPIB_WR_OTHER_PART);
+	return MPIB_WR_AGAIN_FINAL | (rail == part ? 0 : MPIB_WR_OTHER_PART);
 }
 
 /* A message alone in its row. 1, 0: no room, or an error. */

@@ -12,8 +12,11 @@
 #define MPIB_WR_QP_SHIFT      32
 #define MPIB_WR_FINAL	      (1ull << 40) /* the chain ends its row on this rail */
 #define MPIB_WR_CHAIN	      (1ull << 41)
-/* A part that is posted again; with the second one it is the other rail's. */
-#define MPIB_WR_AGAIN	   (1ull << 42)
-#define MPIB_WR_OTHER_PART (1ull << 43)
+/* A part that is posted again: a chain without MPIB_WR_FINAL, so that a look at that bit tells the
+ * chains of every day from all others. With the second one it is the other rail's, with the third
+ * one all of it. */
+#define MPIB_WR_AGAIN	    (1ull << 42)
+#define MPIB_WR_OTHER_PART  (1ull << 43)
+#define MPIB_WR_AGAIN_FINAL (1ull << 44)
 
 #endif
