@@ -630,15 +630,6 @@ static __attribute__((noinline)) ncclResult_t isend_group(struct mpib_comm *comm
 	return mpib_result(send_in_group(comm, k, cts, share, data, size, mr, true, ret));
 }
 
-static __attribute__((noinline)) ncclResult_t isend_busy(struct mpib_comm *comm, void *data,
-							 size_t size, int tag, void *mr,
-							 struct mpib_request **ret)
-{
-	if (comm->busy_or_timing == MPIB_TIMING_ONLY)
-		return isend_timed(comm, data, size, tag, mr, ret);
-	return isend_group(comm, data, size, tag, mr, ret);
-}
-
 ncclResult_t mpib_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle,
 			void **request)
 {
@@ -646,9 +637,10 @@ ncclResult_t mpib_isend(void *send_comm, void *data, size_t size, int tag, void 
 	struct mpib_request **ret = (struct mpib_request **)request;
 
 	*ret = NULL;
-	/* An error, a group that is being collected, or one that waits for the send queues; or busy
-	 * times are kept. */
-	if (comm->busy_or_timing)
-		return isend_busy(comm, data, size, tag, mhandle, ret);
-	return isend_alone(comm, data, size, tag, mhandle, ret);
+	if (!comm->busy_or_timing)
+		return isend_alone(comm, data, size, tag, mhandle, ret);
+	/* An error, a group that is being collected, or one that waits for the send queues. */
+	if (comm->busy)
+		return isend_group(comm, data, size, tag, mhandle, ret);
+	return isend_timed(comm, data, size, tag, mhandle, ret);
 }
