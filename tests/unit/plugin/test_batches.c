@@ -9,6 +9,8 @@
 
 #include "plugin/data/progress.h"
 #include "plugin/data/send.h"
+#include "plugin/data/times.h"
+#include "plugin/data/wr_id.h"
 #include "plugin/verbs/srq.h"
 #include "plugin/wire/imm.h"
 #include "tests/unit/plugin/fake_verbs.h"
@@ -94,7 +96,20 @@ static void forgive(struct mpib_comm *comm)
 
 /* ---- the sender ------------------------------------------------------------------------------ */
 
-/* @bad: which of the @n don't succeed. Every third one is a batch's last, of a row alone. */
+/* What completion @k of a batch is: of a message alone, or of a row of one. */
+static uint64_t chain_bits(unsigned int k)
+{
+	switch (k % 4) {
+	case 1:
+		return MPIB_WR_CHAIN; /* more of the row is to come */
+	case 2:
+		return MPIB_WR_CHAIN | MPIB_WR_FINAL;
+	default:
+		return 0;
+	}
+}
+
+/* @bad: which of the @n don't succeed. */
 static void send_batch(unsigned int rail, unsigned int n, uint32_t bad)
 {
 	struct mpib_comm *comm = p.send;
@@ -111,8 +126,8 @@ static void send_batch(unsigned int rail, unsigned int n, uint32_t bad)
 		wc[k].qp_num = comm->qp[rail][k % comm->nqps[rail]]->qp_num;
 		wc[k].status = bad >> k & 1 ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS;
 		comm->polled[rail]++;
-		if (k % 3 == 2) {
-			wc[k].wr_id |= 5u << 16 | MPIB_WR_CHAIN | MPIB_WR_FINAL;
+		if (chain_bits(k)) {
+			wc[k].wr_id |= 5u << 16 | chain_bits(k);
 			req[k]->rails = (uint8_t)mpib_rail_bit(rail);
 			req[k]->mate = NULL;
 			comm->send.chained[rail][0] += 5;
@@ -123,7 +138,9 @@ static void send_batch(unsigned int rail, unsigned int n, uint32_t bad)
 	assert_int_equal(comm->polled[rail], polled);
 	assert_int_equal(comm->send.chained[rail][0], used);
 	for (unsigned int k = 0; k < n; k++) {
-		if (!req[k]->remaining != !(bad >> k & 1))
+		bool left = bad >> k & 1 || chain_bits(k) == MPIB_WR_CHAIN;
+
+		if (left != (req[k]->remaining != 0))
 			fail_msg("%u completions, bad ones 0x%x: number %u has %u left", n, bad, k,
 				 req[k]->remaining);
 		req[k]->remaining = 0;
@@ -144,6 +161,51 @@ static void test_a_sender_loses_none(void **state)
 			send_batch(rail, 1 + draw(BATCH), draw(1u << BATCH));
 	}
 	assert_int_equal(test_log_warnings(), 0);
+}
+
+/* Messages and rows of one, each with bytes on the rail, of a sender that keeps busy times: those
+ * that are done count, whatever is among them. */
+static void test_busy_times_count_each_once(void **state)
+{
+	struct mpib_comm *comm = p.send;
+	struct mpib_counter_entry *counters = comm->counters;
+
+	(void)state;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		struct mpib_request *req[BATCH];
+		uint64_t before = counters->completed[rail], bytes = 0;
+		struct ibv_wc wc[BATCH];
+
+		memset(wc, 0, sizeof(wc));
+		for (unsigned int k = 0; k < BATCH; k++) {
+			req[k] = mpib_request_get(&comm->pool);
+			assert_non_null(req[k]);
+			req[k]->remaining = MPIB_REMAINING_ONE;
+			req[k]->rails = (uint8_t)mpib_rail_bit(rail);
+			req[k]->mate = NULL;
+			wc[k].wr_id = req[k]->index | chain_bits(k);
+			if (chain_bits(k)) {
+				req[k]->size = 200;
+				req[k]->sup_bytes = 100;
+				bytes += chain_bits(k) & MPIB_WR_FINAL ? 100 : 0;
+			} else {
+				req[k]->remaining = mpib_rail_bit(rail);
+				req[k]->sge[rail].length = 10;
+				bytes += 10;
+			}
+		}
+		comm->polled[rail] += BATCH;
+		comm->timing = MPIB_TIMING;
+		counters->since[rail] = mpib_ticks();
+		assert_int_equal(deliver(comm, rail, wc, BATCH), 0);
+		comm->timing = 0;
+		assert_int_equal(counters->completed[rail] - before, bytes);
+		assert_int_equal(counters->since[rail], 0); /* nothing is under way */
+		for (unsigned int k = 0; k < BATCH; k++) {
+			req[k]->remaining = 0;
+			mpib_request_put(&comm->pool, req[k]);
+		}
+	}
 }
 
 /* ---- the receiver ---------------------------------------------------------------------------- */
@@ -290,6 +352,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_a_sender_loses_none, start, finish),
+		cmocka_unit_test_setup_teardown(test_busy_times_count_each_once, start, finish),
 		cmocka_unit_test_setup_teardown(test_a_receiver_counts_each_once, start, finish),
 		cmocka_unit_test_setup_teardown(test_a_failure_keeps_the_receives, start, finish),
 	};
