@@ -60,8 +60,13 @@ static int flush(struct mpib_comm *comm, int n, void **data, const int *sizes, s
 		if (!(rails & mpib_rail_bit(rail)))
 			continue;
 		r = post_read(comm, rail, data[last], mrs[last], req);
-		if (r)
-			return mpib_comm_post_failed(comm, rail, "a flush can't be posted", r);
+		if (!r)
+			continue;
+		r = mpib_comm_post_failed(comm, rail, "a flush can't be posted", r);
+		if (r < 0)
+			return r;
+		/* The rail is lost by that; what the other one has brought is still waited for. */
+		req->remaining &= ~(mpib_rail_bit(rail) * MPIB_REMAINING_ONE);
 	}
 	/* The read is local: that the peer went, before, says nothing against it. */
 	comm->gone_since_ms = 0;

@@ -316,31 +316,13 @@ int mpib_comm_establish(struct mpib_comm *comm, const struct mpib_env *env)
 
 /* ---- closing ------------------------------------------------------------------------------- */
 
-/* Receives that immediates used up while nobody polled, and reservations that nothing will use. The
- * QPs are in the error state by now, so that nothing more arrives, and still exist: some drivers
- * drop a destroyed QP's completions. */
-static void return_receives(struct mpib_comm *comm, unsigned int rail)
-{
-	struct ibv_wc wc[MPIB_POLL_BATCH];
-	int n;
-
-	while (comm->cq[rail] && (n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc)) > 0)
-		for (int k = 0; k < n; k++)
-			if (wc[k].wr_id == MPIB_WR_RECV)
-				mpib_srq_used(&comm->dev->hca[rail], &comm->recv.reserved[rail]);
-	while (comm->recv.reserved[rail]) {
-		comm->recv.reserved[rail]--;
-		mpib_srq_release(&comm->dev->hca[rail]);
-	}
-}
-
 static void free_resources(struct mpib_comm *comm)
 {
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		if (comm->kind == MPIB_COUNTER_RECV) {
 			mpib_flush_fini(comm, rail);
 			mpib_rail_stop(comm, rail);
-			return_receives(comm, rail);
+			mpib_qps_return_receives(comm, rail);
 		}
 		mpib_qps_destroy(comm, rail);
 		(void)mpib_verbs_destroy_cq(comm->cq[rail]);

@@ -9,6 +9,7 @@
 #include "plugin/connection/rails.h"
 #include "plugin/verbs/async.h"
 #include "plugin/verbs/limit.h"
+#include "plugin/verbs/srq.h"
 
 /* As NCCL's own transport: 0.64 ms until a sender may try a receiver again that had no receive. */
 #define MIN_RNR_TIMER 12
@@ -125,6 +126,8 @@ int mpib_qps_cq_depth(const struct mpib_comm *comm, unsigned int rail)
 		depth += comm->nqps[rail] * MPIB_SQ_CHAINED;
 	if (may_post_cts(comm, rail, 0))
 		depth += MPIB_CTS_DEPTH;
+	if (comm->kind == MPIB_COUNTER_RECV && mpib_rails_possible(comm))
+		depth += MPIB_REQUESTS_MAX; /* what the other rail has lost */
 	return depth ? (int)depth : 1;
 }
 
@@ -251,6 +254,22 @@ int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpi
 	    comm->remote_qps.ece[rail].vendor_id)
 		mpib_qps_offer_ece(comm, rail);
 	return 0;
+}
+
+/* While the QPs exist: some drivers drop a destroyed QP's completions. */
+void mpib_qps_return_receives(struct mpib_comm *comm, unsigned int rail)
+{
+	struct ibv_wc wc[MPIB_POLL_BATCH];
+	int n;
+
+	while (comm->cq[rail] && (n = ibv_poll_cq(comm->cq[rail], MPIB_POLL_BATCH, wc)) > 0)
+		for (int k = 0; k < n; k++)
+			if (wc[k].wr_id == MPIB_WR_RECV)
+				mpib_srq_used(&comm->dev->hca[rail], &comm->recv.reserved[rail]);
+	while (comm->recv.reserved[rail]) {
+		comm->recv.reserved[rail]--;
+		mpib_srq_release(&comm->dev->hca[rail]);
+	}
 }
 
 void mpib_qps_destroy(struct mpib_comm *comm, unsigned int rail)

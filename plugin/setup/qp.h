@@ -54,6 +54,11 @@ int mpib_qp_to_rts(struct ibv_qp *qp, const struct mpib_env *env);
  * unreachable: the caller knows whether that matters. */
 int mpib_qps_connect(struct mpib_comm *comm, unsigned int rail, const struct mpib_env *env);
 
+/* Of a receiver whose QPs of the rail are in ERR, so that nothing more arrives, and still exist:
+ * counts the receives of the shared queue that immediates took while nobody polled, and gives back
+ * the reservations that nothing will use. For the thread that polls the rail. */
+void mpib_qps_return_receives(struct mpib_comm *comm, unsigned int rail);
+
 void mpib_qps_destroy(struct mpib_comm *comm, unsigned int rail);
 
 #endif

@@ -13,9 +13,12 @@ static int make(struct mpib_comm *comm, unsigned int rail)
 	struct ibv_srq *srq = NULL;
 	int r;
 
-	/* What the old ones left is of no use to anybody: both ends have settled it. */
-	if (comm->kind == MPIB_COUNTER_RECV)
+	/* What the old ones left is of no use to anybody, both ends have settled it; but what a
+	 * device told of late took receives from the shared queue. */
+	if (comm->kind == MPIB_COUNTER_RECV) {
 		mpib_flush_fini(comm, rail);
+		mpib_qps_return_receives(comm, rail);
+	}
 	mpib_qps_destroy(comm, rail);
 	(void)mpib_verbs_destroy_cq(comm->cq[rail]);
 	comm->cq[rail] = NULL;

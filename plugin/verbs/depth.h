@@ -19,7 +19,8 @@
  * A receiver posts clear-to-sends on one QP, cts_limit of them; its other QPs post nothing. Its
  * CQ gets one immediate at most for each row that is posted, and one completion for each flush,
  * and those have a request of one pool; on the rail with the clear-to-sends also theirs, all of
- * them where the QP fails.
+ * them where the QP fails. Where a rail may be lost (docs/failover.md) either may have the
+ * clear-to-sends, and two immediates for each row: its own part's and that of the other rail.
  *
  * A rail that carries nothing (SOUT of vanilla mode within an island) has QPs because the wire
  * says so. An empty queue isn't asked for: not every driver likes it.

@@ -79,6 +79,8 @@ int fake_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv
 			srq->posted++;
 		if (err)
 			break;
+		RULE(srq->posted == 1 || wr->wr_id == srq->wr_id);
+		srq->wr_id = wr->wr_id;
 	}
 	*bad = wr;
 	fake_unlock();
@@ -99,6 +101,7 @@ static int receive(struct fake_qp *dest, uint32_t imm_be, uint32_t len)
 	if (!srq || srq->posted == 0)
 		return -1;
 	srq->posted--;
+	wc.wr_id = srq->wr_id;
 	complete(dest->qp.recv_cq, &wc, 0);
 	return 0;
 }

@@ -54,6 +54,7 @@ struct fake_cq {
 struct fake_srq {
 	struct ibv_srq srq; /* first */
 	unsigned int max, posted, users;
+	uint64_t wr_id; /* of the receives, which are all alike */
 };
 
 struct fake_qp {
