@@ -5,7 +5,35 @@
 
 #include "plugin/setup/flush_qp.h"
 #include "plugin/setup/qp.h"
+#include "plugin/verbs/gid.h"
 #include "plugin/verbs/srq.h"
+
+static bool is_gid(const struct mpib_comm *comm, unsigned int rail, unsigned int index)
+{
+	const struct mpib_hca *hca = &comm->dev->hca[rail];
+	const union ibv_gid *want = &comm->source[rail].gid.gid;
+	struct mpib_gid gid;
+
+	return mpib_gid_check(hca->ctx, hca->port, index, &gid) == 0 &&
+	       memcmp(&gid.gid, want, sizeof(*want)) == 0;
+}
+
+/* With its link a port may lose its addresses, and their GIDs come back to other places of the
+ * table. One that is in none may be there at the next attempt; this one fails. */
+static void follow_gid(struct mpib_comm *comm, unsigned int rail)
+{
+	struct mpib_gid *gid = &comm->source[rail].gid;
+	const int len = comm->dev->hca[rail].port_attr.gid_tbl_len;
+
+	if (comm->local.rail[rail].link_layer == IBV_LINK_LAYER_INFINIBAND ||
+	    comm->rails->env->gid_index >= 0 || is_gid(comm, rail, gid->index))
+		return;
+	for (int index = 0; index < len; index++)
+		if (is_gid(comm, rail, (unsigned int)index)) {
+			gid->index = (unsigned int)index;
+			return;
+		}
+}
 
 static int make(struct mpib_comm *comm, unsigned int rail)
 {
@@ -19,6 +47,7 @@ static int make(struct mpib_comm *comm, unsigned int rail)
 		mpib_flush_fini(comm, rail);
 		mpib_qps_return_receives(comm, rail);
 	}
+	follow_gid(comm, rail);
 	mpib_qps_destroy(comm, rail);
 	(void)mpib_verbs_destroy_cq(comm->cq[rail]);
 	comm->cq[rail] = NULL;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A rail goes and comes back under load, time after time: every byte is right, both rails carry data again, and both
-# ends tell each loss and each return. usage: returns.sh sout|sup|one-end|flaps
+# ends tell each loss and each return. usage: returns.sh sout|sup|one-end|gids|flaps
 # shellcheck source=tests/plugin/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -37,6 +37,16 @@ sout | sup)
 one-end) # the port is the receiver's alone: the sender tries by its pauses
 	lose_and_return 1 sup 0.1
 	lose_and_return 1 sup 0
+	;;
+gids) # with the link an interface may lose its addresses, whose GIDs come back to other places of the table
+	"$FABRICCTL" port 2/sup down || die fabricctl
+	lost=1
+	until_true 20 told $lost "SUP rail sup:1 is lost" || die "the loss isn't told by both ends"
+	for node in 1 2; do
+		"$FABRICCTL" gid $node/sup 3 - && "$FABRICCTL" gid $node/sup 5 "10.9.1.$node/v2" || die fabricctl
+	done
+	"$FABRICCTL" port 2/sup up || die fabricctl
+	until_true 20 told $lost "SUP rail sup:1 is back" || die "the return isn't told by both ends"
 	;;
 flaps) # 0 to 60 ms down, 0 to 300 ms up
 	for k in $(seq 30); do
