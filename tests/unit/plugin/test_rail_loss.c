@@ -160,6 +160,99 @@ static void test_late_completion_took_a_receive(void **state)
 	assert_memory_equal(p.in, p.out, SIZE);
 }
 
+/* ---- ends that nobody calls, and memory -------------------------------------------------------
+ */
+
+static bool usable(const struct mpib_comm *comm, unsigned int rail)
+{
+	bool ret;
+
+	mpib_watch_lock();
+	ret = mpib_rail_usable(comm, rail);
+	mpib_watch_unlock();
+	return ret;
+}
+
+/* Nobody calls either end while the rail is lost and back again: the helper threads have said all
+ * that there is to say, and the first message goes through. */
+static void test_idle_ends(void **state)
+{
+	(void)state;
+	for (unsigned int k = 0; k < 2; k++) {
+		open_two_rails();
+		assert_int_equal(pair_transfer(&p, SIZE, SIZE), ncclSuccess);
+		fake_event(k ? SUP : SOUT, IBV_EVENT_PORT_ERR);
+		for (unsigned int looks = 0; looks < LOOKS; looks++) {
+			if (state_of(p.send, k) == MPIB_RAIL_SAID &&
+			    state_of(p.recv, k) == MPIB_RAIL_SAID)
+				break;
+			(void)poll(NULL, 0, 1);
+		}
+		assert_int_equal(state_of(p.send, k), MPIB_RAIL_SAID);
+		assert_int_equal(state_of(p.recv, k), MPIB_RAIL_SAID);
+		fake_event(k ? SUP : SOUT, IBV_EVENT_PORT_ACTIVE);
+		assert_int_equal(pair_transfer(&p, SIZE, SIZE), ncclSuccess);
+		await_state(p.recv, k, MPIB_RAIL_UP);
+		await_state(p.send, k, MPIB_RAIL_UP);
+		assert_true(usable(p.send, k) && usable(p.recv, k));
+		assert_int_equal(pair_transfer(&p, SIZE, SIZE), ncclSuccess);
+		assert_int_equal(finish(state), 0);
+	}
+}
+
+/* Memory that is registered while a rail is lost serves both when it is back. */
+static void test_memory_of_that_time(void **state)
+{
+	struct mpib_comm *recv;
+	uint64_t before;
+
+	(void)state;
+	open_two_rails();
+	recv = recv_base();
+	fake_event(SUP, IBV_EVENT_PORT_ERR);
+	await_state(p.recv, MPIB_SUP, MPIB_RAIL_LOST);
+	await_state(p.send, MPIB_SUP, MPIB_RAIL_LOST);
+	assert_int_equal(mpib_entry_dereg_mr(p.send, p.send_mr), ncclSuccess);
+	assert_int_equal(mpib_entry_dereg_mr(p.recv, p.recv_mr), ncclSuccess);
+	p.send_mr = p.recv_mr = NULL;
+	assert_int_equal(mpib_entry_reg_mr(p.send, p.out, PAIR_BUFFER, NCCL_PTR_HOST, &p.send_mr),
+			 ncclSuccess);
+	assert_int_equal(mpib_entry_reg_mr(p.recv, p.in, PAIR_BUFFER, NCCL_PTR_HOST, &p.recv_mr),
+			 ncclSuccess);
+	assert_int_equal(pair_transfer(&p, SIZE, SIZE), ncclSuccess);
+	fake_event(SUP, IBV_EVENT_PORT_ACTIVE);
+	await_state(p.recv, MPIB_SUP, MPIB_RAIL_UP);
+	await_state(p.send, MPIB_SUP, MPIB_RAIL_UP);
+	atomic_store(&send_base()->agent.hint, &half);
+	before = recv->counters->rail[MPIB_SUP].bytes;
+	assert_int_equal(pair_transfer(&p, SIZE, SIZE), ncclSuccess);
+	assert_int_equal(recv->counters->rail[MPIB_SUP].bytes - before, SIZE / 2);
+}
+
+/* The ends close at each step of the way back. */
+static void test_close_on_the_way_back(void **state)
+{
+	for (unsigned int steps = 0; steps < 12; steps++) {
+		struct mpib_comm *recv;
+
+		open_two_rails();
+		recv = recv_base();
+		fake_event(SUP, IBV_EVENT_PORT_ERR);
+		await_state(p.recv, MPIB_SUP, MPIB_RAIL_LOST);
+		await_state(p.send, MPIB_SUP, MPIB_RAIL_LOST);
+		fake_event(SUP, IBV_EVENT_PORT_ACTIVE);
+		for (unsigned int k = 0; k < steps; k++) {
+			(void)poll(NULL, 0, 1);
+			assert_int_equal(mpib_rails_step(k % 2 ? p.recv : p.send), 0);
+		}
+		if (steps % 3 == 0)
+			assert_non_null(receive_one());
+		if (steps == 11) /* enough for all of it */
+			assert_int_equal(recv->rails->rail[MPIB_SUP].end.epoch, 1);
+		assert_int_equal(finish(state), 0);
+	}
+}
+
 /* ---- flushes --------------------------------------------------------------------------------- */
 
 /* A read that can't be posted says that its rail is lost. What the other one has brought is waited
@@ -207,6 +300,9 @@ int main(void)
 		LOSS(test_sout_takes_all),
 		LOSS(test_sup_takes_all),
 		LOSS(test_late_completion_took_a_receive),
+		LOSS(test_idle_ends),
+		LOSS(test_memory_of_that_time),
+		LOSS(test_close_on_the_way_back),
 		LOSS(test_flush_meets_loss_of_sout),
 		LOSS(test_flush_meets_loss_of_sup),
 	};
