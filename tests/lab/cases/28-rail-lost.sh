@@ -9,13 +9,19 @@
 # shellcheck source=tests/lab/lib/live.sh
 . "$LAB_ROOT/lib/live.sh"
 
-# await_event N EVENT: the message of the latest such entry about this case's flow, within half a minute.
+# events N EVENT: the messages of such entries about this case's flow, as a JSON array.
+events() {
+	agent_log "$1" "MPIB_FLOW=$(flow "$1" $((3 - $1)))" |
+		jq -cs --arg event "$2" '[.[] | select(.MPIB_EVENT == $event) | .MESSAGE]'
+}
+
+# await_event N EVENT: the message of the latest one that an earlier case on these nodes hasn't left, within half
+# a minute.
 await_event() {
 	local k said
 
 	for ((k = 0; k < 60; k++)); do
-		said=$(agent_log "$1" "MPIB_FLOW=$(flow "$1" $((3 - $1)))" |
-			jq -rs --arg event "$2" '[.[] | select(.MPIB_EVENT == $event)] | last | .MESSAGE // empty')
+		said=$(events "$1" "$2" | jq -r ".[${LEFT[$1 $2]}:] | last // empty")
 		[ -z "$said" ] || break
 		sleep 0.5
 	done
@@ -32,6 +38,12 @@ for n in 1 2; do
 	agent_policy $n "[policy]" "intra = 50%"
 done
 agent_start 1 2
+declare -A LEFT
+for n in 1 2; do
+	for event in rail-lost rail-back; do
+		LEFT[$n $event]=$(events $n $event | jq length)
+	done
+done
 live_start live 1 2 "$ADVANCED" --size 64K --warmup 0 --interval "$(lasting 0.5)" --check
 live_until live 8
 live_near "before" "$(live_part live 40)" 0.5
