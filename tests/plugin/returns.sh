@@ -1,11 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A rail goes and comes back under load, time after time: every byte is right, both rails carry data again, and both
-# ends tell each loss and each return. usage: returns.sh sout|sup|one-end|gids|flaps
+# ends tell each loss and each return. usage: returns.sh sout|sup|one-end|limits|gids|flaps
 # shellcheck source=tests/plugin/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 export MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=8 MPIB_IB_RETRY_CNT=3
+if [ "$name" = limits ]; then # no queue more than the connection has: one that stayed would be one too many
+	export MPIB_SOUT_QP=1 MPIB_SUP_QP=1 MPIB_FABRIC=$work/fabric.ini
+	printf '[fabric]\nname = limits\n[device sout]\nmax_qp = 1\nmax_cq = 1\n[device sup]\nmax_qp = 1\nmax_cq = 1\n' >"$MPIB_FABRIC"
+	for node in 1 2; do
+		printf '[node %s]\nsout.address = 10.0.1.%s\nsup.address = 10.9.1.%s\n' $node $node $node
+	done >>"$MPIB_FABRIC"
+fi
 start_agent 1 512
 start_agent 2 512
 
@@ -33,6 +40,12 @@ sout | sup)
 	lose_and_return 2 "$name" 0.1
 	lose_and_return 2 "$name" 0
 	lose_and_return 2 "$name" 0.3
+	;;
+limits)
+	for rail in sup sout sup sout; do
+		lost=$(warnings connector "${rail^^} rail $rail:1 is lost")
+		lose_and_return 2 $rail 0
+	done
 	;;
 one-end) # the port is the receiver's alone: the sender tries by its pauses
 	lose_and_return 1 sup 0.1
