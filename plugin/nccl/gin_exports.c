@@ -250,7 +250,8 @@ static ncclResult_t get_v15(void *ctx, int context, uint64_t remote_off, void *r
 	.destroyContext = mpib_gin_entry_context_free, .closeColl = mpib_gin_entry_close,          \
 	.closeListen = mpib_entry_close_listen, .test = mpib_gin_entry_test,                       \
 	.queryLastError = last_error, .finalize = mpib_entry_finalize
-#define GIN_FIELDS COMMON_FIELDS, .regMrSym = register_v11, .regMrSymDmaBuf = register_dmabuf_v11
+#define PUTS(version) .iput = put_##version, .iputSignal = put_signal_##version
+#define GIN_FIELDS    COMMON_FIELDS, .regMrSym = register_v11, .regMrSymDmaBuf = register_dmabuf_v11
 #define RMA_FIELDS                                                                                 \
 	COMMON_FIELDS, .getProperties = mpib_gin_entry_properties_v12, .connect = connect_v11,     \
 		       .createContext = create_context_v14, .regMrSym = register_v14,              \
@@ -263,8 +264,7 @@ EXPORT const struct mpib_nccl_gin_v11 ncclGinPlugin_v11 = {
 	.connect = connect_v11,
 	.createContext = create_context_v11,
 	.ginProgress = mpib_gin_entry_progress,
-	.iput = put_v11,
-	.iputSignal = put_signal_v11,
+	PUTS(v11),
 };
 
 EXPORT const struct mpib_nccl_gin_v12 ncclGinPlugin_v12 = {
@@ -273,8 +273,7 @@ EXPORT const struct mpib_nccl_gin_v12 ncclGinPlugin_v12 = {
 	.connect = connect_v12,
 	.createContext = create_context_v12,
 	.ginProgress = mpib_gin_entry_progress,
-	.iput = put_v12,
-	.iputSignal = put_signal_v12,
+	PUTS(v12),
 };
 
 EXPORT const struct mpib_nccl_gin_v13 ncclGinPlugin_v13 = {
@@ -283,8 +282,7 @@ EXPORT const struct mpib_nccl_gin_v13 ncclGinPlugin_v13 = {
 	.connect = connect_v11,
 	.createContext = create_context_v13,
 	.ginProgress = progress_v13,
-	.iput = put_v13,
-	.iputSignal = put_signal_v13,
+	PUTS(v13),
 	.iget = get_v13,
 	.iflush = flush_v13,
 };
@@ -298,7 +296,6 @@ EXPORT const struct mpib_nccl_rma_v14 ncclRmaPlugin_v14 = {
 
 EXPORT const struct mpib_nccl_rma_v15 ncclRmaPlugin_v15 = {
 	RMA_FIELDS,
-	.iput = put_v15,
-	.iputSignal = put_signal_v15,
+	PUTS(v15),
 	.iget = get_v15,
 };
