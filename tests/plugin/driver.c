@@ -214,6 +214,13 @@ unsigned int count_threads(const char *name)
 	return n;
 }
 
+void await_end_of_watch(void)
+{
+	for (unsigned int k = 0; k < 30000 && count_threads("mpib-watch"); k++)
+		sleep_ms(1);
+	CHECK(count_threads("mpib-watch") == 0);
+}
+
 void sleep_ms(unsigned int ms)
 {
 	(void)poll(NULL, 0, (int)ms);

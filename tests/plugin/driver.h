@@ -54,6 +54,8 @@ void ends_move(struct ends *ends, size_t size, size_t room);
 
 unsigned int count_files(void);
 unsigned int count_threads(const char *name); /* with that name; NULL: all */
+/* A thread that was joined may be listed for a moment longer. */
+void await_end_of_watch(void);
 void sleep_ms(unsigned int ms);
 uint64_t clock_ms(void);
 

@@ -175,7 +175,7 @@ static void ports_flap(void)
 		ends_close(&ends);
 	}
 	CHECK(net->finalize(ctx) == ncclSuccess);
-	CHECK(count_threads("mpib-watch") == 0);
+	await_end_of_watch();
 	library_close();
 }
 

@@ -72,7 +72,7 @@ static void finalize_after_failed_init(void)
 	CHECK(warnings == 1);
 	CHECK(net->finalize(ctx) == ncclSuccess);
 	CHECK(net->finalize(NULL) == ncclSuccess);
-	CHECK(count_threads("mpib-watch") == 0);
+	await_end_of_watch();
 	/* And the process is as good as before. */
 	CHECK(setenv("MPIB_HCA_SUP", "sup", 1) == 0);
 	CHECK(net_init(&good) == ncclSuccess);
@@ -108,7 +108,7 @@ static void unload_and_load_again(void)
 	threads = count_threads(NULL);
 	for (unsigned int round = 0; round < 50; round++) {
 		one_round();
-		CHECK(count_threads("mpib-watch") == 0);
+		await_end_of_watch();
 		CHECK(count_files() == files);
 	}
 	for (unsigned int k = 0; k < 30000 && count_threads(NULL) > threads; k++)
@@ -131,9 +131,7 @@ static void unload_without_finalize(void)
 		CHECK(v8->init(NULL) == ncclSuccess);
 		CHECK(v8->devices(&ndev) == ncclSuccess && ndev == 1);
 		library_close();
-		for (unsigned int k = 0; k < 30000 && count_threads("mpib-watch"); k++)
-			sleep_ms(1);
-		CHECK(count_threads("mpib-watch") == 0);
+		await_end_of_watch();
 		if (round == 0)
 			files = count_files();
 		CHECK(count_files() == files);
@@ -168,7 +166,7 @@ static void dropped_set_up(void)
 		free(ends.out);
 		free(ends.in);
 		CHECK(net->finalize(ctx) == ncclSuccess);
-		CHECK(count_threads("mpib-watch") == 0);
+		await_end_of_watch();
 		if (round == 0)
 			files = count_files();
 		CHECK(count_files() == files);
@@ -197,7 +195,7 @@ static void two_contexts(void)
 	ends_close(&a);
 	ends_close(&b);
 	CHECK(net->finalize(second) == ncclSuccess);
-	CHECK(count_threads("mpib-watch") == 0);
+	await_end_of_watch();
 	library_close();
 }
 
