@@ -97,7 +97,7 @@ static void a_line_a_slice_gives_the_same_message(void **state)
 	(void)state;
 	assert_non_null(dir);
 	while ((entry = readdir(dir))) {
-		struct mpib_policy *policy = NULL;
+		struct mpib_policy *policy = NULL, *again = NULL;
 		struct mpib_cause whole = { "" };
 		struct mpib_cause sliced = { "" };
 		char path[512];
@@ -112,11 +112,12 @@ static void a_line_a_slice_gives_the_same_message(void **state)
 		assert_int_equal(mpib_config_parse_begin(&parse, path, text, strlen(text), &sliced),
 				 0);
 		for (int s = 1; s > 0;) {
-			s = mpib_config_parse_step(&parse, 1, &policy, &sliced);
+			s = mpib_config_parse_step(&parse, 1, &again, &sliced);
 			assert_true(s == 1 || s == r);
 		}
 		mpib_config_parse_end(&parse);
 		assert_string_equal(sliced.text, whole.text);
+		(void)mpib_policy_free(again);
 		(void)mpib_policy_free(policy);
 		free(text);
 		n_files++;
