@@ -16,8 +16,9 @@ node_start() {
 		k=$((k + 1))
 	done
 
+	# One CPU, but room for two: else QEMU leaves memory barriers out, and a queue of virtio may stand still.
 	TMPDIR=$LAB_STATE qemu-system-x86_64 -name "mpib-node$n" -nodefaults -no-reboot -display none \
-		-machine q35 -accel tcg,tb-size=256 -cpu max,-erms -smp 1 -m "${MPIB_LAB_MEM:-768}" \
+		-machine q35 -accel tcg,tb-size=256 -cpu max,-erms -smp 1,maxcpus=2 -m "${MPIB_LAB_MEM:-768}" \
 		-kernel "$image/vmlinuz" -initrd "$image/initrd.img" \
 		-append "$(node_kernel_line "$n")" \
 		-drive "file=$image/disk.img,if=virtio,format=raw,snapshot=on,cache=unsafe" \
