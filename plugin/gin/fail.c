@@ -78,7 +78,8 @@ void mpib_gin_completion_failed(struct mpib_gin_peer *peer, unsigned int rail,
 				const struct ibv_wc *wc)
 {
 	struct mpib_gin *gin = peer->gin;
-	bool over = atomic_load_explicit(&peer->over, memory_order_acquire);
+	const char *over_text =
+		atomic_load_explicit(&peer->over, memory_order_acquire) ? peer->over_text : "";
 	char text[MPIB_TEXT_MAX + 1];
 
 	/* A flushed request tells that others know more. */
@@ -88,6 +89,6 @@ void mpib_gin_completion_failed(struct mpib_gin_peer *peer, unsigned int rail,
 		       "%s rail %s to %s: QP 0x%x: %s (status %d, vendor 0x%x)%s%.120s",
 		       mpib_rail_name(rail), gin->dev->hca[rail].name, peer->text, wc->qp_num,
 		       mpib_verbs_wc_text(wc->status), (int)wc->status, wc->vendor_err,
-		       over ? "; " : "", peer->over_text);
+		       *over_text ? "; " : "", over_text);
 	(void)mpib_gin_fail(gin, -ECONNRESET, text);
 }
