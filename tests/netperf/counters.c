@@ -114,7 +114,35 @@ void np_counters_rails(const struct np_counters *counters, uint64_t ret_bytes[2]
 		ret_bytes[rail] = sent[rail] + received[rail];
 }
 
-static void put_entry(FILE *out, const struct mpib_counter_entry *entry, bool first)
+static bool counts_failover(const struct np_counters *counters)
+{
+	return load32(&counters->header->features) & MPIB_COUNTERS_HAVE_FAILOVER;
+}
+
+bool np_counters_failover(const struct np_counters *counters, struct np_failover *ret)
+{
+	*ret = (struct np_failover){ 0 };
+	if (!counts_failover(counters))
+		return false;
+	for (uint32_t n = 0; n < counters->header->entries; n++) {
+		const struct mpib_counter_entry *entry = entry_at(counters, n);
+
+		for (int rail = 0; entry && rail < 2; rail++) {
+			ret->losses[rail] += load64(&entry->losses[rail]);
+			ret->returns[rail] += load64(&entry->returns[rail]);
+			ret->again[rail] += load64(&entry->parts_again[rail]);
+		}
+	}
+	return true;
+}
+
+static void put_pair(FILE *out, const char *name, const uint64_t of[2])
+{
+	(void)fprintf(out, ",\"%s\":[%llu,%llu]", name, (unsigned long long)load64(&of[0]),
+		      (unsigned long long)load64(&of[1]));
+}
+
+static void put_entry(FILE *out, const struct mpib_counter_entry *entry, bool failover, bool first)
 {
 	char local[MPIB_IPV4_TEXT_MAX], remote[MPIB_IPV4_TEXT_MAX];
 
@@ -142,7 +170,14 @@ static void put_entry(FILE *out, const struct mpib_counter_entry *entry, bool fi
 			      (unsigned long long)load64(&at->completions),
 			      (unsigned long long)load64(&at->cts));
 	}
-	(void)fputs("]}", out);
+	(void)fputs("]", out);
+	if (failover) {
+		(void)fprintf(out, ",\"rails_up\":%u", load32(&entry->rails_up));
+		put_pair(out, "losses", entry->losses);
+		put_pair(out, "returns", entry->returns);
+		put_pair(out, "parts_again", entry->parts_again);
+	}
+	(void)fputs("}", out);
 }
 
 char *np_counters_text(const struct np_counters *counters)
@@ -159,7 +194,7 @@ char *np_counters_text(const struct np_counters *counters)
 
 		if (!entry)
 			continue;
-		put_entry(out, entry, first);
+		put_entry(out, entry, counts_failover(counters), first);
 		first = false;
 	}
 	(void)fclose(out);

@@ -22,6 +22,15 @@ void np_counters_ways(const struct np_counters *counters, uint64_t ret_sent[2],
 		      uint64_t ret_received[2]);
 void np_counters_rails(const struct np_counters *counters, uint64_t ret_bytes[2]);
 
+/* What happened to the rails, by rail, all live connections together. */
+struct np_failover {
+	uint64_t losses[2], returns[2],
+		again[2]; /* again: parts of messages that were sent again */
+};
+
+/* False where the plugin doesn't count that. */
+bool np_counters_failover(const struct np_counters *counters, struct np_failover *ret);
+
 /* The live connections as the inside of a JSON array; the caller frees; NULL: no memory. */
 char *np_counters_text(const struct np_counters *counters);
 

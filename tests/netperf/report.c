@@ -106,6 +106,11 @@ static void result_rails(struct np_session *s, struct np_json *json)
 		np_json_str(json, "rail", rail ? "sup" : "sout");
 		np_json_u64(json, "sent", s->rail_sent[rail]);
 		np_json_u64(json, "received", s->rail_received[rail]);
+		if (s->failover_known) {
+			np_json_u64(json, "losses", s->failover.losses[rail]);
+			np_json_u64(json, "returns", s->failover.returns[rail]);
+			np_json_u64(json, "parts_again", s->failover.again[rail]);
+		}
 		np_json_close(json, '}');
 	}
 	np_json_close(json, ']');
@@ -124,6 +129,19 @@ static void say_rails(const struct np_session *s)
 	}
 	if (!s->counters)
 		np_say("bytes of each rail: the plugin publishes none");
+}
+
+/* Nothing where nothing was lost. */
+static void say_failover(const struct np_session *s)
+{
+	for (int rail = 0; rail < 2; rail++) {
+		if (!s->failover.losses[rail] && !s->failover.returns[rail])
+			continue;
+		np_say("%-8s  lost %llu times, back %llu times, %llu parts of messages sent again",
+		       rail ? "SUP" : "SOUT", (unsigned long long)s->failover.losses[rail],
+		       (unsigned long long)s->failover.returns[rail],
+		       (unsigned long long)s->failover.again[rail]);
+	}
 }
 
 static void result_calls(const struct np_session *s, struct np_json *json)
@@ -169,6 +187,7 @@ static void say_result(struct np_session *s, bool ok)
 	       per_second(bytes / 1e6, s->seconds), per_second((double)s->messages, s->seconds),
 	       s->cpu_s, s->seconds);
 	say_rails(s);
+	say_failover(s);
 	say_calls(s);
 	if (s->lat_p50_us > 0)
 		np_say("latency: p50 %.2f us, p99 %.2f us", s->lat_p50_us, s->lat_p99_us);

@@ -242,6 +242,7 @@ static void sample_counters(struct np_session *s)
 	if (!np_counters_open(&counters))
 		return;
 	np_counters_ways(&counters, s->rail_sent, s->rail_received);
+	s->failover_known = np_counters_failover(&counters, &s->failover);
 	s->counters = np_counters_text(&counters);
 	np_counters_close(&counters);
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "tests/netperf/chan.h"
+#include "tests/netperf/counters.h"
 #include "tests/netperf/ctl.h"
 #include "tests/netperf/engine.h"
 #include "tests/netperf/net.h"
@@ -63,6 +64,8 @@ struct np_session {
 	char *counters; /* inside of a JSON array, sampled before close, or NULL */
 	uint64_t rail_sent[2],
 		rail_received[2]; /* bytes by the plugin's counters, where it has some */
+	struct np_failover failover;
+	bool failover_known; /* the plugin counts losses */
 
 	int devices;
 	unsigned int max_recvs;	  /* the smaller of both ends */

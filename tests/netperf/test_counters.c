@@ -49,6 +49,10 @@ static struct area *publish(int *ret_fd)
 		.messages = 9,
 		.stalls = 10,
 		.flushes = 11,
+		.rails_up = 1,
+		.losses = { 12, 13 },
+		.returns = { 14, 15 },
+		.parts_again = { 16, 17 },
 		.state = MPIB_COUNTER_LIVE,
 	};
 	area->entry[3] = area->entry[2];
@@ -67,6 +71,7 @@ static void live_entries_are_told_whole(void **state)
 		"{\"bytes\":1000,\"requests\":3,\"completions\":4,\"cts\":5},"
 		"{\"bytes\":2000,\"requests\":6,\"completions\":7,\"cts\":8}]}";
 	struct np_counters counters;
+	struct np_failover failover;
 	uint64_t rails[2];
 	struct area *area;
 	char *text;
@@ -81,6 +86,36 @@ static void live_entries_are_told_whole(void **state)
 	np_counters_rails(&counters, rails);
 	assert_int_equal(rails[0], 1000);
 	assert_int_equal(rails[1], 2000);
+	assert_false(np_counters_failover(&counters, &failover)); /* an older plugin's padding */
+	np_counters_close(&counters);
+	(void)munmap(area, sizeof(*area));
+	(void)close(fd);
+}
+
+static void losses_are_told_where_they_are_counted(void **state)
+{
+	static const char want[] = "],\"rails_up\":1,\"losses\":[12,13],\"returns\":[14,15],"
+				   "\"parts_again\":[16,17]}";
+	struct np_counters counters;
+	struct np_failover failover;
+	struct area *area;
+	char *text;
+	int fd;
+
+	(void)state;
+	area = publish(&fd);
+	area->header.features = MPIB_COUNTERS_HAVE_FAILOVER;
+	area->entry[1] = area->entry[2];
+	assert_true(np_counters_open(&counters));
+	text = np_counters_text(&counters);
+	assert_non_null(strstr(text, want));
+	free(text);
+	assert_true(np_counters_failover(&counters, &failover));
+	for (int rail = 0; rail < 2; rail++) {
+		assert_int_equal(failover.losses[rail], 2 * (12 + rail));
+		assert_int_equal(failover.returns[rail], 2 * (14 + rail));
+		assert_int_equal(failover.again[rail], 2 * (16 + rail));
+	}
 	np_counters_close(&counters);
 	(void)munmap(area, sizeof(*area));
 	(void)close(fd);
@@ -124,6 +159,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(live_entries_are_told_whole),
+		cmocka_unit_test(losses_are_told_where_they_are_counted),
 		cmocka_unit_test(other_forms_are_not_read),
 		cmocka_unit_test(without_a_memfd_there_are_none),
 	};
