@@ -13,7 +13,7 @@
 
 static void port_flap(struct side *s)
 {
-	struct pair_options options = { .timeout = 16, .retry = 7 };
+	struct pair_options options = { .timeout = 17, .retry = 7 };
 	struct pair p;
 
 	pair_open(s, &p, &options);
@@ -39,10 +39,11 @@ static void port_flap(struct side *s)
 }
 
 /* The port goes down between two messages of which the first hasn't arrived: that one is lost where
- * it was going to, the second where it starts, and both come again. */
+ * it was going to, the second where it starts, and both come again. The retries last for 4.3 s:
+ * whoever opens the port may wait for a processor meanwhile. */
 static void port_flap_in_flight(struct side *s)
 {
-	struct pair_options options = { .timeout = 16, .retry = 7 };
+	struct pair_options options = { .timeout = 17, .retry = 7 };
 	struct pair p;
 
 	pair_open(s, &p, &options);
@@ -56,8 +57,8 @@ static void port_flap_in_flight(struct side *s)
 		ctl(down);
 		require(post(&p, IBV_WR_RDMA_WRITE, 2, 0, 64, IBV_SEND_SIGNALED) == 0, "a post");
 		(void)usleep(k < 2 ? 300000 : 50000);
-		ctl("latency 1/sup 0");
 		ctl(up);
+		ctl("latency 1/sup 0");
 		for (uint64_t id = 1; id <= 2; id++) {
 			struct ibv_wc wc = await(p.send_cq);
 

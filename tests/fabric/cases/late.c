@@ -109,7 +109,7 @@ static void given_up(struct side *s)
  * that the QP has had by then. */
 static void held_twice(struct side *s)
 {
-	struct pair_options options = { .timeout = 16, .retry = 7 };
+	struct pair_options options = { .timeout = 17, .retry = 7 };
 	struct pair p;
 
 	pair_open(s, &p, &options);

@@ -46,7 +46,7 @@ static void expect_read(struct pair *p, unsigned int seed)
 /* What comes after a READ is refused, or gets lost: the READ has its bytes all the same. */
 static void read_then_refusal(struct side *s)
 {
-	struct pair_options options = { .timeout = 16, .retry = 7 };
+	struct pair_options options = { .timeout = 17, .retry = 7 };
 	struct pair p;
 
 	for (unsigned int k = 0; k < 3; k++) {
