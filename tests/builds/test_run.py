@@ -68,10 +68,10 @@ class Ground:
         claim(rc == 0, "--write-names failed", text)
         return [line for line in (self.tree / "tests/names").read_text().splitlines() if line[0] != "#"]
 
-    def ends(self, what, rc, sums, *lines, groups="unit,tree"):
+    def ends(self, what, rc, sums, *lines, groups="unit,tree", more=()):
         """A run of these groups ends with that status and sums, and says these lines."""
         (self.tree / "build/seen").unlink(missing_ok=True)
-        got, text = self.run("--only", groups)
+        got, text = self.run("--only", groups, *more)
         last = text.splitlines()[-1]
         claim(re.fullmatch(r"\d+ passed, \d+ failed(, \d+ skipped)?", last), f"{what}: last line {last}", text)
         claim((got, last) == (rc, sums), f"{what}: ended with {got}, {last}", text)
@@ -95,6 +95,15 @@ def main(ground):
                 "flaky: unit: wavering", "expected: 4 tests, 0 of them never ran",
                 "SKIP unit: skipped: skipped: no moon",
                 "PASS unit: wavering: at the second try; first: fail")
+    demo = ground.tree / "tests/demo"
+    for what, text, rc, sums, line in [
+            ("shows it", "exit 0", 0, "4 passed, 0 failed, 1 skipped", "PASS demo: fabric"),
+            ("shows it at the second try", "[ -e demo-seen ] || { touch demo-seen; exit 1; }", 0,
+             "4 passed, 0 failed, 1 skipped", "flaky: demo: fabric, unit: wavering"),
+            ("doesn't show it", "exit 1", 1, "3 passed, 1 failed, 1 skipped", "FAIL demo: fabric")]:
+        demo.write_text(f"#!/bin/sh\n{text}\n")
+        demo.chmod(0o755)
+        ground.ends(f"the demo {what}", rc, sums, line, "expected: 5 tests, 0 of them never ran", more=["--demo"])
     ground.project(PROJECT.replace("test('good'", "# test('good'"))
     ground.ends("a test went missing", 1, "1 passed, 2 failed, 1 skipped",
                 "FAIL unit: good: missing (tests/names lists it)",

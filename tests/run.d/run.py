@@ -61,11 +61,12 @@ def results(log):
 
 
 def meson_test(folder, label, log, *options):
-    """Most tests wait more than they compute: two for each processor."""
+    """Most tests wait more than they compute: two for each processor. What hangs is to end, and nothing else: tests'
+    limits are for a machine that has nothing else to do."""
     with open(f"{folder}/meson-logs/{log}.out", "w", encoding="utf-8") as out:
         return subprocess.run(
             ["meson", "test", "-C", folder, "--no-rebuild", "--logbase", log, "--timeout-multiplier",
-             "4" if label in SANITIZED else "1", "--num-processes", str(2 * os.cpu_count()), *options],
+             "8" if label in SANITIZED else "4", "--num-processes", str(2 * os.cpu_count()), *options],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False).returncode
 
 
@@ -264,7 +265,10 @@ def main():
     if options.demo_was:
         result, seconds = options.demo_was.split(":")
         report.expected += 1
-        report.verdict(result, "demo: fabric")
+        if result == "AGAIN":
+            report.flaky("demo: fabric", "something was not so")
+        else:
+            report.verdict(result, "demo: fabric")
         say(f"time demo: {seconds} s")
     if subprocess.call(["bash", "-c", '. tests/lab/lib/common.sh && need_packages "${BUILD_PACKAGES[@]}" '
                         '"${TEST_PACKAGES[@]}"']):
