@@ -119,11 +119,13 @@ class Ends:
 
 
 class Ground:
-    def __init__(self, build, merged, quick, only, cases, before=None):
+    def __init__(self, build, merged, quick, only, cases, before=None, seed=None, count=None):
         self.build = os.path.abspath(build)
         self.shown_build = build
         self.merged = merged  # name -> path
         self.before = before and os.path.abspath(before)
+        self.seed, self.count = seed, count  # of random cuts
+        self.agent = None  # of the setting that is open last
         self.quick = quick
         self.only = only
         self.cases = cases
@@ -141,6 +143,8 @@ class Ground:
             command += ["--merged", f"{name}={path}"]
         if self.before:
             command += ["--before", self.before]
+        if part == "cuts":
+            command += ["--seed", str(self.seed), "--count", str(self.count)]
         if self.quick:
             command.append("--quick")
         return {"part": part, "case": case, **values,
@@ -183,6 +187,7 @@ class Ground:
                 if share is not None:
                     agent = Agent(self.build, folder, f"[policy]\nintra = {share}\n")
                     env["MPIB_AGENT_DIR"] = agent.dir
+                self.agent = agent
             else:
                 name, _, device = name.partition(":")
                 plugin, how = self.merged[name], device or "merged"

@@ -225,10 +225,31 @@ def single(results):
                  rows) if rows else ""
 
 
+def cuts(results):
+    rows = []
+    for r in results.of("cuts"):
+        rows.append(["cuts; wrong, lost, hang", f"{r['cuts']}; {r['wrong']}, {r['lost']}, {r['hang']}", "", "",
+                     "0, 0, 0: met"])
+        for name, text, target in CUT_TIMES:
+            of = r[name]
+            rows.append([text, number(of["p50"], 1), number(of["p99"], 1), number(of["max"], 1),
+                         f"≤ {target} ms: {verdict(of['p99'] <= target)} at p99" if target else ""])
+        good = r["goodput"]
+        if good:
+            rows.append([f"goodput after the return over before, {good['pairs']} times: median, least",
+                         number(good["median"]), "", number(good["least"]),
+                         f"≥ 0.99: {verdict(good['median'] >= 0.99)}"])
+    return table(["", "p50", "p99", "worst", "target"], rows) if rows else ""
+
+
+CUT_TIMES = (("first_ms", "first message whole without the rail, ms after the port's event", 20),
+             ("settled_ms", "both ends over the loss, ms", None),
+             ("silence_ms", "longest time without a message, ms", None),
+             ("back_ms", "the rail in use again, ms after its port", None))
 SECTIONS = {"machine": machine, "instructions": instructions, "goodput": goodput,
             "unlimited": unlimited, "latency": latency, "split-pays": split_pays,
             "split-cost": split_cost, "scale": scale, "set-up": set_up, "hint": hint,
-            "attacks": attacks, "single": single}
+            "attacks": attacks, "single": single, "cuts": cuts}
 
 
 def markdown(records):

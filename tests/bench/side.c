@@ -121,31 +121,46 @@ bool bench_send(struct bench_side *side, struct bench_conn *conn, void *data, si
 	return request;
 }
 
-void bench_receive(struct bench_side *side, struct bench_conn *conn, void *data, size_t size)
+bool bench_try_receive(struct bench_side *side, struct bench_conn *conn, void *data, size_t size)
 {
 	void *request = NULL;
 	int tag = BENCH_TAG;
 
 	bench_want(np_net_irecv(&side->net, conn->comm, 1, &data, &size, &tag, &conn->mr,
-				&request) == ncclSuccess &&
-			   request,
-		   "irecv gave no request");
-	push(conn, request);
+				&request) == ncclSuccess,
+		   "irecv failed");
+	if (request)
+		push(conn, request);
+	return request;
+}
+
+void bench_receive(struct bench_side *side, struct bench_conn *conn, void *data, size_t size)
+{
+	bench_want(bench_try_receive(side, conn, data, size), "irecv gave no request");
+}
+
+bool bench_test_any(struct bench_side *side, struct bench_conn *conn, int *told)
+{
+	int done = 0;
+
+	bench_want(np_net_test(&side->net, conn->requests[conn->head], &done, told) == ncclSuccess,
+		   "test failed");
+	if (!done)
+		return false;
+	conn->head = (conn->head + 1) % NCCL_NET_MAX_REQUESTS;
+	conn->used--;
+	conn->done++;
+	return true;
 }
 
 bool bench_test(struct bench_side *side, struct bench_conn *conn, size_t size)
 {
-	int done = 0, told = (int)size;
+	int told = (int)size;
 
-	bench_want(np_net_test(&side->net, conn->requests[conn->head], &done, &told) == ncclSuccess,
-		   "test failed");
-	if (!done)
+	if (!bench_test_any(side, conn, &told))
 		return false;
 	/* some plugins say nothing of a send's size */
 	bench_want(told == (int)size || told == 0, "a wrong size");
-	conn->head = (conn->head + 1) % NCCL_NET_MAX_REQUESTS;
-	conn->used--;
-	conn->done++;
 	return true;
 }
 

@@ -46,8 +46,12 @@ void bench_hang_up(struct bench_side *side, struct bench_conn *conn, bool sender
  * The ring must have room. */
 bool bench_send(struct bench_side *side, struct bench_conn *conn, void *data, size_t size);
 void bench_receive(struct bench_side *side, struct bench_conn *conn, void *data, size_t size);
+/* False where the plugin takes none now, as while a rail is being lost. */
+bool bench_try_receive(struct bench_side *side, struct bench_conn *conn, void *data, size_t size);
 /* Asks for the oldest request; true where it was done, with @size bytes, and is gone. */
 bool bench_test(struct bench_side *side, struct bench_conn *conn, size_t size);
+/* The same for any size, which *told has then. */
+bool bench_test_any(struct bench_side *side, struct bench_conn *conn, int *told);
 
 /* Positive number of the command line. */
 unsigned long bench_number(const char *text, unsigned long max, const char *what);

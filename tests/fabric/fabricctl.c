@@ -16,24 +16,10 @@
 
 static struct fab_meeting meeting;
 
-/* A visitor makes the process's thread look at the log; it needs nothing from the visit. */
-static void wake_all(void)
-{
-	for (uint32_t slot = 1; slot < FAB_PROCS_MAX; slot++) {
-		int fd;
-
-		if (!fab_meeting_alive(&meeting, slot))
-			continue;
-		fd = fab_meeting_connect(&meeting, slot);
-		if (fd >= 0)
-			(void)close(fd);
-	}
-}
-
 static void tell(enum fab_log_kind kind, uint32_t dev, uint32_t arg)
 {
 	fab_state_log_add(meeting.state, kind, dev, arg);
-	wake_all();
+	fab_meeting_wake(&meeting);
 }
 
 static int number(const char *text, uint64_t *ret_number)
@@ -73,8 +59,7 @@ static int cmd_port(uint32_t dev, char **args)
 
 	if (!up && strcmp(args[0], "down") != 0)
 		return -EINVAL;
-	if (atomic_exchange(&meeting.state->dev[dev].port_up, up) != up)
-		tell(FAB_LOG_PORT, dev, up);
+	(void)fab_meeting_port(&meeting, dev, up);
 	return 0;
 }
 
@@ -258,8 +243,7 @@ static int cmd_reset(uint32_t dev, char **args)
 	for (unsigned int v = 0; v < FAB_VERB_MAX; v++)
 		atomic_store(&state->fail[v], 0);
 	reset_gids(state, conf, dev);
-	if (!atomic_exchange(&state->port_up, 1))
-		tell(FAB_LOG_PORT, dev, 1);
+	(void)fab_meeting_port(&meeting, dev, true);
 	tell(FAB_LOG_SETTINGS, dev, 0);
 	return 0;
 }

@@ -4,7 +4,6 @@
 #include "tests/fabric/fabric.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 /* Claims one failure: see fab_fail_word. */
 static int claim(fab_fail_word *word)
@@ -52,20 +51,6 @@ int fab_fault(uint32_t dev, enum fab_verb verb)
 	return EIO;
 }
 
-/* They look at the log. */
-static void wake_others(void)
-{
-	for (uint32_t slot = 1; slot < FAB_PROCS_MAX; slot++) {
-		int fd;
-
-		if (slot == fab.meeting.slot || !fab_meeting_alive(&fab.meeting, slot))
-			continue;
-		fd = fab_meeting_connect(&fab.meeting, slot);
-		if (fd >= 0)
-			(void)close(fd);
-	}
-}
-
 void fab_fault_cut(uint32_t dev)
 {
 	struct fab_state_dev *state = fab_dev_state(dev);
@@ -75,10 +60,8 @@ void fab_fault_cut(uint32_t dev)
 		if (!left)
 			return;
 	} while (!atomic_compare_exchange_weak(&state->cut_left, &left, left - 1));
-	if (left > 1 || !atomic_exchange(&state->port_up, 0))
-		return;
-	fab_state_log_add(fab.meeting.state, FAB_LOG_PORT, dev, 0);
-	wake_others();
+	if (left == 1)
+		(void)fab_meeting_port(&fab.meeting, dev, false);
 }
 
 static void tell_contexts(uint32_t dev, enum ibv_event_type type)

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/cleanup.h"
@@ -363,6 +364,35 @@ int fab_meeting_connect(const struct fab_meeting *m, uint32_t slot)
 		return r;
 	}
 	return fd;
+}
+
+void fab_meeting_wake(const struct fab_meeting *m)
+{
+	for (uint32_t slot = 1; slot < FAB_PROCS_MAX; slot++) {
+		int fd;
+
+		if (slot == m->slot || !fab_meeting_alive(m, slot))
+			continue;
+		fd = fab_meeting_connect(m, slot);
+		if (fd >= 0)
+			(void)close(fd);
+	}
+}
+
+bool fab_meeting_port(const struct fab_meeting *m, uint32_t dev, bool up)
+{
+	struct fab_state_dev *state = &m->state->dev[dev];
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	if (!up && atomic_load(&state->port_up))
+		atomic_store(&state->down_ns,
+			     (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec);
+	if (atomic_exchange(&state->port_up, up) == up)
+		return false;
+	fab_state_log_add(m->state, FAB_LOG_PORT, dev, up);
+	fab_meeting_wake(m);
+	return true;
 }
 
 void fab_state_log_add(struct fab_state *state, enum fab_log_kind kind, uint32_t dev, uint32_t arg)

@@ -81,6 +81,7 @@ struct fab_state_dev {
 	_Atomic uint64_t unseen_parts;	     /* parts that did */
 	_Atomic uint64_t mistakes;	     /* of programs, see judge.c */
 	_Atomic uint64_t cut_left;	     /* requests until the port goes down; 0: it doesn't */
+	_Atomic uint64_t down_ns;	     /* when the port went down last, CLOCK_MONOTONIC */
 	_Atomic uint64_t tx_bytes, rx_bytes; /* payload moved, all processes of the node */
 	_Atomic uint64_t spread_bytes;	     /* of rx_bytes: came by any path */
 	fab_fail_word fail[FAB_VERB_MAX];
@@ -151,6 +152,12 @@ bool fab_meeting_alive(const struct fab_meeting *meeting, uint32_t slot);
 
 /* Connects to the process of @slot without blocking; the descriptor, or a negative errno. */
 int fab_meeting_connect(const struct fab_meeting *meeting, uint32_t slot);
+
+/* Makes the threads of all other processes look at the log, by a visit that wants nothing else. */
+void fab_meeting_wake(const struct fab_meeting *meeting);
+
+/* Takes a device's port up or down and tells everybody; false where it was so already. */
+bool fab_meeting_port(const struct fab_meeting *meeting, uint32_t dev, bool up);
 
 /* Adds to the log; the caller wakes the processes. */
 void fab_state_log_add(struct fab_state *state, enum fab_log_kind kind, uint32_t dev, uint32_t arg);

@@ -82,7 +82,7 @@ void np_counters_close(struct np_counters *counters)
 	counters->header = NULL;
 }
 
-static const struct mpib_counter_entry *entry_at(const struct np_counters *counters, uint32_t n)
+const struct mpib_counter_entry *np_counters_entry(const struct np_counters *counters, uint32_t n)
 {
 	const struct mpib_counters_header *header = counters->header;
 	const void *at = (const char *)(header + 1) + (uint64_t)n * header->entry_size;
@@ -97,7 +97,7 @@ void np_counters_ways(const struct np_counters *counters, uint64_t ret_sent[2],
 	for (int rail = 0; rail < 2; rail++)
 		ret_sent[rail] = ret_received[rail] = 0;
 	for (uint32_t n = 0; n < counters->header->entries; n++) {
-		const struct mpib_counter_entry *entry = entry_at(counters, n);
+		const struct mpib_counter_entry *entry = np_counters_entry(counters, n);
 		uint64_t *sum = entry && entry->kind == MPIB_COUNTER_SEND ? ret_sent : ret_received;
 
 		for (int rail = 0; entry && rail < 2; rail++)
@@ -125,7 +125,7 @@ bool np_counters_failover(const struct np_counters *counters, struct np_failover
 	if (!counts_failover(counters))
 		return false;
 	for (uint32_t n = 0; n < counters->header->entries; n++) {
-		const struct mpib_counter_entry *entry = entry_at(counters, n);
+		const struct mpib_counter_entry *entry = np_counters_entry(counters, n);
 
 		for (int rail = 0; entry && rail < 2; rail++) {
 			ret->losses[rail] += load64(&entry->losses[rail]);
@@ -190,7 +190,7 @@ char *np_counters_text(const struct np_counters *counters)
 	if (!out)
 		return NULL;
 	for (uint32_t n = 0; n < counters->header->entries; n++) {
-		const struct mpib_counter_entry *entry = entry_at(counters, n);
+		const struct mpib_counter_entry *entry = np_counters_entry(counters, n);
 
 		if (!entry)
 			continue;

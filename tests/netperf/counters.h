@@ -17,6 +17,9 @@ struct np_counters {
 bool np_counters_open(struct np_counters *counters);
 void np_counters_close(struct np_counters *counters);
 
+/* The @n-th entry, of less than header->entries; NULL where no connection has it. */
+const struct mpib_counter_entry *np_counters_entry(const struct np_counters *counters, uint32_t n);
+
 /* Payload bytes of all live connections by rail. */
 void np_counters_ways(const struct np_counters *counters, uint64_t ret_sent[2],
 		      uint64_t ret_received[2]);
