@@ -1,13 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A rail is cut at one request after another, while both rails carry data: the other one takes over, every byte is
-# right, whatever arrives late, and both ends tell the loss. usage: cuts.sh [late-]RAIL
+# right, whatever arrives late, and both ends tell the loss. usage: cuts.sh [late-]RAIL|queues|pieces
+# While connections come up, and as they are closed: cuts.sh set-up|close
 # One verify through several losses and returns, which it counts: cuts.sh verify
 # shellcheck source=tests/plugin/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-rail=${name#late-}
-RAIL=${rail^^}
 export MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=8 MPIB_IB_RETRY_CNT=3
 start_agent 1 40%
 start_agent 2 40%
@@ -74,24 +73,103 @@ if [ "$name" = verify ]; then
 	exit
 fi
 
-# The sender's requests, and the receiver's clear-to-sends, which SOUT has.
-cuts="2:1 2:2 2:3 2:7 2:30 2:200"
-[ "$rail" = sup ] || cuts+=" 1:1 1:2 1:9 1:90"
-if [ -n "${MPIB_TEST_SWEEP:-}" ]; then
-	cuts=$(seq -f '2:%g' 200)
-	[ "$rail" = sup ] || cuts+=" $(seq -f '1:%g' 90)"
-fi
-for cut in $cuts; do
-	"$FABRICCTL" reset || die fabricctl
-	[ "$rail" = "$name" ] || "$FABRICCTL" late "${cut%:*}/$rail" 20000 || die fabricctl
-	start_listener
-	"$FABRICCTL" cut "${cut%:*}/$rail" "${cut#*:}" || die fabricctl
-	start_connector verify --no-both --comms 2 --sizes 1,300,4096,70000,1000000
+verify=(verify --no-both --comms 2 --sizes 1,300,4096,70000,1000000)
+
+# right CUT WHAT: the run is, though the port went down; CUT is NODE/RAIL or NODE/RAIL:N
+right() {
 	finish
 	[ "$connector_rc:$listener_rc" = 0:0 ] ||
-		die "cut at $cut: the connecting side exits with $connector_rc, the listener with $listener_rc"
+		die "$2 at $1: the connecting side exits with $connector_rc, the listener with $listener_rc"
+}
+
+# The port is lost before there are queue pairs on it, which nobody tells the connection.
+set_up() {
+	local nic rail
+
+	for nic in 2/sup 1/sout; do
+		rail=${nic#*/}
+		"$FABRICCTL" reset || die fabricctl
+		start_listener
+		# both ends have opened their devices when the connecting one, which listens too, has told its ports
+		start_connector --connect-delay 0.5 --print-ports --both --comms 1 verify --sizes 1,300,4096,70000
+		says connector '"event":"ports"' || die "no listener"
+		"$FABRICCTL" port $nic down || die fabricctl
+		until_true $GROUND_SECONDS told 2 "${rail^^} rail $rail:1 is lost" || die "the loss of $nic isn't told by both ends"
+		"$FABRICCTL" port $nic up || die fabricctl
+		right $nic "set-up"
+	done
+}
+
+# A last request is cut, and an idle connection as it is closed.
+at_close() {
+	local total k
+
+	"$FABRICCTL" cut 2/sup 1000000 || die fabricctl
+	start_listener
+	verify+=(--sizes 4096)
+	run_pair "${verify[@]}"
+	want 0 0
+	total=$((1000000 - $("$FABRICCTL" show 2/sup | sed -n 's/^ *cut_left //p')))
+	for k in 0 1; do
+		"$FABRICCTL" reset || die fabricctl
+		start_listener
+		"$FABRICCTL" cut 2/sup $((total - k)) || die fabricctl
+		start_connector "${verify[@]}"
+		right "2/sup:$((total - k))" "close"
+		[ "$(warnings connector "SUP rail sup:1 is lost")" -ge 1 ] || die "no loss at request $((total - k)) of $total"
+	done
+	for k in 0.19 0.2 0.21; do
+		"$FABRICCTL" reset || die fabricctl
+		start_listener
+		start_connector --hold 0.2 "${verify[@]}"
+		says connector '"event":"hold"' || die "no idle connection"
+		sleep $k
+		"$FABRICCTL" port 2/sup down || die fabricctl
+		right 2/sup "idle for $k s"
+	done
+}
+
+case $name in
+set-up) set_up ;;
+close) at_close ;;
+esac
+case $name in
+set-up | close) exit ;;
+queues)
+	export MPIB_SOUT_QP=16 MPIB_SUP_QP=16
+	cuts="2/sup:1 2/sup:23 2/sout:40 1/sout:3"
+	;;
+pieces) # messages of several requests on each rail
+	printf '[fabric]\nname = small\n[device sout]\nmax_msg = 65536\n[device sup]\nmax_msg = 65536\n' >"$work/fabric.ini"
+	for node in 1 2; do
+		printf '[node %s]\nsout.address = 10.0.1.%s\nsup.address = 10.9.1.%s\n' $node $node $node
+	done >>"$work/fabric.ini"
+	export MPIB_FABRIC=$work/fabric.ini
+	verify=(verify --no-both --comms 2 --sizes 65537,400000,1000000)
+	cuts="2/sup:2 2/sup:31 2/sout:9 2/sout:70 1/sout:3"
+	;;
+*) # the sender's requests, and the receiver's clear-to-sends, which SOUT has
+	rail=${name#late-}
+	cuts="1 2 3 7 30 200"
+	[ -z "${MPIB_TEST_SWEEP:-}" ] || cuts=$(seq 200)
+	# shellcheck disable=SC2086 # a list
+	cuts=$(printf "2/$rail:%s " $cuts)
+	if [ "$rail" = sout ]; then
+		[ -n "${MPIB_TEST_SWEEP:-}" ] && cuts+=$(printf '1/sout:%s ' $(seq 90)) || cuts+="1/sout:1 1/sout:2 1/sout:9 1/sout:90"
+	fi
+	;;
+esac
+for cut in $cuts; do
+	nic=${cut%:*} rail=${nic#*/}
+	"$FABRICCTL" reset || die fabricctl
+	[ "$name" = "${name#late-}" ] || "$FABRICCTL" late "$nic" 20000 || die fabricctl
+	start_listener
+	"$FABRICCTL" cut "$nic" "${cut#*:}" || die fabricctl
+	start_connector "${verify[@]}"
+	right "$cut" cut
 	for side in connector listener; do
-		[ "$(warnings "$side" "$RAIL rail $rail:1 is lost")" = 2 ] ||
+		[ "$(warnings "$side" "${rail^^} rail $rail:1 is lost")" = 2 ] ||
 			die "cut at $cut: not one line a connection of the $side tells the loss"
 	done
+	[ "$name" != pieces ] || hold connector 'all(max(n["requests"] for n in e["rails"]) > e["messages"] for e in c)'
 done

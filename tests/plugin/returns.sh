@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A rail goes and comes back under load, time after time: every byte is right, both rails carry data again, and both
-# ends tell each loss and each return. usage: returns.sh sout|sup|one-end|limits|gids|flaps
+# ends tell each loss and each return. usage: returns.sh sout|sup|one-end|limits|gids|flaps|exchange
 # shellcheck source=tests/plugin/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -32,6 +32,21 @@ lose_and_return() {
 	until_true 20 told $lost "${2^^} rail $2:1 is back" || die "return $lost isn't told by both ends"
 }
 
+# both_back: each end tells as many returns as losses
+both_back() {
+	local side
+	for side in connector listener; do
+		[ "$(warnings $side "SUP rail sup:1 is lost")" = "$(warnings $side "SUP rail sup:1 is back")" ] || return 1
+	done
+}
+# again_lost: each end tells more losses than returns
+again_lost() {
+	local side
+	for side in connector listener; do
+		[ "$(warnings $side "SUP rail sup:1 is lost")" -gt "$(warnings $side "SUP rail sup:1 is back")" ] || return 1
+	done
+}
+
 start_listener
 start_connector bw --check --end-file "$work/end" --seconds 60 --size 300000 --comms 1
 await_data
@@ -60,6 +75,27 @@ gids) # with the link an interface may lose its addresses, whose GIDs come back 
 	done
 	"$FABRICCTL" port 2/sup up || die fabricctl
 	until_true 20 told $lost "SUP rail sup:1 is back" || die "the return isn't told by both ends"
+	;;
+exchange) # lost again at a request of the return, and while the frames about it wait for a stopped end
+	is_down() {
+		"$FABRICCTL" show 2/sup | grep -q 'port down'
+	}
+	for n in 1 2 6; do
+		"$FABRICCTL" port 2/sup down || die fabricctl
+		until_true 20 again_lost || die "the loss before request $n isn't told by both ends"
+		"$FABRICCTL" cut 2/sup $n && "$FABRICCTL" port 2/sup up || die fabricctl
+		until_true 20 is_down || die "request $n of a return never left"
+		"$FABRICCTL" port 2/sup up || die fabricctl
+		until_true 20 both_back || die "no return after one that was cut at request $n"
+	done
+	for end in $listener $connector; do
+		kill -STOP "$end"
+		"$FABRICCTL" port 2/sup down && sleep 0.1 && "$FABRICCTL" port 2/sup up && sleep 0.2 || die fabricctl
+		"$FABRICCTL" port 2/sup down || die fabricctl
+		kill -CONT "$end"
+		"$FABRICCTL" port 2/sup up || die fabricctl
+		until_true 20 both_back || die "no return after frames had waited"
+	done
 	;;
 flaps) # 0 to 60 ms down, 0 to 300 ms up
 	for k in $(seq 30); do
