@@ -30,6 +30,11 @@ enum mpib_counter_state {
 enum mpib_counter_kind {
 	MPIB_COUNTER_SEND = 1,
 	MPIB_COUNTER_RECV = 2,
+	/* Puts, signals and gets between two ranks of a mesh (device-initiated communication). Its
+	 * entry counts what this end begins, since the other end's memory is written and read
+	 * without this plugin there: `bytes` and `requests` of puts, in `cts` the bytes that gets
+	 * asked for, `messages` puts with and without data. */
+	MPIB_COUNTER_GIN = 3,
 };
 
 struct mpib_counters_header {
@@ -48,7 +53,7 @@ struct mpib_counter_rail {
 	uint64_t bytes;	      /* payload: posted by a sender, arrived at a receiver */
 	uint64_t requests;    /* data work requests posted (sender), immediates seen (receiver) */
 	uint64_t completions; /* completions polled, of any kind */
-	uint64_t cts;	      /* clear-to-send writes posted (receiver only) */
+	uint64_t cts; /* receiver: clear-to-send writes posted; mesh: bytes gets asked for */
 };
 
 struct mpib_counter_entry {

@@ -98,6 +98,14 @@ struct mpib_admin_move {
 	uint16_t reason; /* enum mpib_balance_reason */
 };
 
+/* Device-initiated communication of a flow: connections of meshes, and what they have put. */
+struct mpib_admin_gin {
+	uint32_t connections; /* of the flow's, those known to be a mesh's */
+	uint32_t reserved;
+	uint64_t puts[2];  /* by rail; a put that is divided counts on both */
+	uint64_t bytes[2]; /* part of what was sent */
+};
+
 enum mpib_admin_rule_state {
 	MPIB_ADMIN_RULE_NO = 0,	      /* doesn't apply to the flow */
 	MPIB_ADMIN_RULE_APPLIES = 1,  /* but a stronger one is in force */
@@ -129,6 +137,7 @@ struct mpib_admin_rule {
 	uint64_t windows;
 	uint64_t unused_windows;
 	struct mpib_admin_move moves[MPIB_ADMIN_MOVES];
+	struct mpib_admin_gin gin;
 };
 
 /* One entry of the journal. The first of a MONITOR is named "monitor" and says that it began; one
@@ -208,6 +217,7 @@ struct mpib_admin_flow {
 	uint64_t moved_usec; /* when the latest byte was seen, since the epoch; 0: none yet */
 	struct mpib_admin_rails rails;
 	struct mpib_admin_tuning tuning;
+	struct mpib_admin_gin gin;
 };
 
 struct mpib_admin_change {
@@ -222,12 +232,13 @@ _Static_assert(sizeof(struct mpib_admin_records) == 16, "records header");
 _Static_assert(sizeof(struct mpib_admin_end) == 16, "end header");
 _Static_assert(sizeof(struct mpib_admin_flow_request) == 24, "request about a flow");
 _Static_assert(sizeof(struct mpib_admin_rails) == 72, "rails in a record");
-_Static_assert(sizeof(struct mpib_admin_rule) == 32 + 64 + 72 + 16 + 32 + 16 + 64, "rule record");
+_Static_assert(sizeof(struct mpib_admin_rule) == 32 + 64 + 72 + 16 + 32 + 16 + 64 + 40,
+	       "rule record");
 _Static_assert(sizeof(struct mpib_admin_event) == 512, "event record");
 _Static_assert(sizeof(struct mpib_admin_text) == 1024, "text record");
 _Static_assert(sizeof(struct mpib_admin_status) == 48 + 96 + 16 + 512 + 16 + 256 + 16 + 72,
 	       "status record");
-_Static_assert(sizeof(struct mpib_admin_flow) == 40 + 64 + 72 + 72 + 32, "flow record");
+_Static_assert(sizeof(struct mpib_admin_flow) == 40 + 64 + 72 + 72 + 32 + 40, "flow record");
 _Static_assert(sizeof(struct mpib_admin_change) == 20, "change record");
 
 #endif

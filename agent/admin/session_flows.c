@@ -34,6 +34,15 @@ static struct mpib_admin_tuning make_tuning(uint32_t given, const struct mpib_tu
 	return record;
 }
 
+static struct mpib_admin_gin make_gin(const struct mpib_slot *slot)
+{
+	return (struct mpib_admin_gin){
+		.connections = slot->n_gin,
+		.puts = { slot->puts.count[0], slot->puts.count[1] },
+		.bytes = { slot->puts.bytes[0], slot->puts.bytes[1] },
+	};
+}
+
 static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *record,
 		      uint32_t index, const struct mpib_slot *slot)
 {
@@ -62,6 +71,7 @@ static void fill_flow(const struct mpib_flows *flows, struct mpib_admin_flow *re
 	record->moved_usec = slot->moved_usec;
 	record->rails = mpib_session_rails(&slot->rail_state, &slot->rails);
 	record->tuning = make_tuning(verdict->given, mpib_shares_tuned(flows->shares, index));
+	record->gin = make_gin(slot);
 	memcpy(record->src_island, verdict->src_island, sizeof(record->src_island));
 	memcpy(record->dst_island, verdict->dst_island, sizeof(record->dst_island));
 }
@@ -158,8 +168,10 @@ static void fill_rule(struct mpib_admin_rule *record, unsigned int rule,
 		.table_share = table_share,
 		.registrations = slot ? slot->n_regs - slot->n_unclaimed : 0,
 	};
-	if (slot)
+	if (slot) {
 		record->rails = mpib_session_rails(&slot->rail_state, &slot->rails);
+		record->gin = make_gin(slot);
+	}
 	memcpy(record->src_island, verdict->src_island, sizeof(record->src_island));
 	memcpy(record->dst_island, verdict->dst_island, sizeof(record->dst_island));
 }

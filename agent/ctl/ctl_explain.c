@@ -131,6 +131,9 @@ static void add_flow(struct mpib_ctl *ctl, const struct mpib_admin_rule *rule)
 				 mpib_rails_format(&rule->rails, rails));
 		mpib_rails_output(out, &rule->rails);
 		mpib_output_number(out, "connections", "connections", rule->registrations);
+		mpib_output_text(out, "kind", rule->gin.connections ? "kind" : NULL,
+				 mpib_gin_kind(&rule->gin, rule->registrations));
+		mpib_gin_output(out, &rule->gin);
 	} else {
 		mpib_output_note(out, "slot", "none: no process has registered this flow");
 	}

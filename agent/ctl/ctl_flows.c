@@ -16,9 +16,9 @@
 
 /* What is left out first where the table is too wide. */
 static const struct mpib_output_rank ranks[] = {
-	{ "LAST BYTE", 9 }, { "SLOT", 8 },  { "UID", 7 },     { "FROM", 6 },   { "TO", 6 },
-	{ "PID", 5 },	    { "CONNS", 4 }, { "TX-SUP%", 3 }, { "TREND", 3 },  { "SOUT-GIVES", 3 },
-	{ "SUP-GIVES", 3 }, { "RULE", 2 },  { "RX-SOUT", 1 }, { "RX-SUP", 1 },
+	{ "LAST BYTE", 9 }, { "SLOT", 8 },  { "UID", 7 },     { "FROM", 6 },	{ "TO", 6 },
+	{ "PID", 5 },	    { "CONNS", 4 }, { "TX-SUP%", 3 }, { "TREND", 3 },	{ "SOUT-GIVES", 3 },
+	{ "SUP-GIVES", 3 }, { "KIND", 2 },  { "RULE", 2 },    { "RX-SOUT", 1 }, { "RX-SUP", 1 },
 };
 
 /* What is collected on the way. */
@@ -199,6 +199,8 @@ static void add_flow(struct mpib_output *out, const struct mpib_admin_flow *f, b
 		mpib_output_note(out, "RULE", rule);
 	add_auto(out, f, rates);
 	mpib_output_number(out, "connections", "CONNS", f->registrations);
+	mpib_output_text(out, "kind", "KIND", mpib_gin_kind(&f->gin, f->registrations));
+	mpib_gin_output(out, &f->gin);
 	mpib_output_number(out, "pid", "PID", f->pid > 0 ? (uint64_t)f->pid : 0);
 	mpib_output_text(out, "src_island", "FROM", f->src_island);
 	mpib_output_text(out, "dst_island", "TO", f->dst_island);
@@ -220,6 +222,7 @@ static void add_total(struct mpib_output *out, const struct flows *flows)
 	add_traffic(out, &flows->sum, flows->rates);
 	mpib_rails_output(out, &flows->sum.rails);
 	mpib_output_number(out, "connections", "CONNS", flows->connections);
+	mpib_gin_output(out, &flows->sum.gin);
 }
 
 /* ---- filters -------------------------------------------------------------------------------- */
@@ -254,6 +257,7 @@ static void on_flow(struct mpib_ctl *ctl, const void *record)
 		flows->sum.received_rate[rail] += f.received_rate[rail];
 	}
 	mpib_rails_sum(&flows->sum.rails, &f.rails);
+	mpib_gin_sum(&flows->sum.gin, &f.gin);
 	add_flow(ctl->output, &f, flows->rates);
 }
 

@@ -196,6 +196,46 @@ static void print_traffic(FILE *out, const struct flow_list *list)
 	}
 }
 
+/* Nothing where no flow has a mesh. */
+static void print_puts(FILE *out, const struct flow_list *list)
+{
+	static const struct {
+		const char *name, *help;
+		size_t at;
+	} counts[] = {
+		{ "mpib_flow_puts",
+		  "Puts of the flow's meshes; one that is divided counts on both rails.",
+		  offsetof(struct mpib_admin_gin, puts) },
+		{ "mpib_flow_put_bytes", "What they have put, part of what the flow has sent.",
+		  offsetof(struct mpib_admin_gin, bytes) },
+	};
+	char flow[MPIB_FLOW_TEXT_MAX];
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(counts); k++) {
+		print_head(out, counts[k].name, "counter", counts[k].help);
+		for (size_t n = 0; n < 2 * list->count; n++) {
+			const struct mpib_admin_flow *f = &list->flows[n / 2];
+			uint64_t count[2];
+
+			memcpy(count, (const char *)&f->gin + counts[k].at, sizeof(count));
+			if (count[0] || count[1] || f->gin.connections)
+				(void)fprintf(out,
+					      "%s_total{flow=\"%s\",rail=\"%s\"} %" PRIu64 "\n",
+					      counts[k].name,
+					      mpib_flow_format(f->src_be, f->dst_be, flow),
+					      rails[n % 2], count[n % 2]);
+		}
+	}
+	print_head(out, "mpib_flow_gin_connections", "gauge",
+		   "Of the flow's connections, those of meshes.");
+	for (size_t n = 0; n < list->count; n++)
+		if (list->flows[n].gin.connections)
+			(void)fprintf(out, "mpib_flow_gin_connections{flow=\"%s\"} %u\n",
+				      mpib_flow_format(list->flows[n].src_be, list->flows[n].dst_be,
+						       flow),
+				      list->flows[n].gin.connections);
+}
+
 /* Nothing where no share finds itself. */
 static void print_auto(FILE *out, const struct mpib_admin_flow *flows, size_t count)
 {
@@ -252,6 +292,7 @@ static void print_flows(FILE *out, const struct flow_list *list)
 
 	print_traffic(out, list);
 	print_flow_rails(out, list);
+	print_puts(out, list);
 	print_auto(out, list->flows, list->count);
 	print_head(out, "mpib_flows_unlisted", "gauge", "Flows beyond those with labels here.");
 	(void)fprintf(out, "mpib_flows_unlisted %zu\n", list->unlisted);

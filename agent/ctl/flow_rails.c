@@ -92,3 +92,32 @@ void mpib_rails_sum(struct mpib_admin_rails *sum, const struct mpib_admin_rails 
 		sum->parts_again[rail] += from->parts_again[rail];
 	}
 }
+
+/* ---- device-initiated communication ---------------------------------------------------------- */
+
+const char *mpib_gin_kind(const struct mpib_admin_gin *gin, uint32_t connections)
+{
+	if (!connections)
+		return "-";
+	if (!gin->connections)
+		return "net";
+	return gin->connections < connections ? "net+gin" : "gin";
+}
+
+void mpib_gin_output(struct mpib_output *output, const struct mpib_admin_gin *gin)
+{
+	mpib_output_number(output, "gin_connections", NULL, gin->connections);
+	mpib_output_number(output, "sout_puts", NULL, gin->puts[0]);
+	mpib_output_number(output, "sup_puts", NULL, gin->puts[1]);
+	mpib_output_number(output, "sout_put_bytes", NULL, gin->bytes[0]);
+	mpib_output_number(output, "sup_put_bytes", NULL, gin->bytes[1]);
+}
+
+void mpib_gin_sum(struct mpib_admin_gin *sum, const struct mpib_admin_gin *from)
+{
+	sum->connections += from->connections;
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		sum->puts[rail] += from->puts[rail];
+		sum->bytes[rail] += from->bytes[rail];
+	}
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rails of a flow's connections, as people and programs read them. */
+/* The rails of a flow's connections, and what they put (GIN), as people and programs read them. */
 #ifndef MPIB_AGENT_FLOW_RAILS_H
 #define MPIB_AGENT_FLOW_RAILS_H
 
@@ -37,5 +37,12 @@ const char *mpib_rails_format_share(const struct mpib_admin_rails *rails, uint32
 void mpib_rails_output(struct mpib_output *output, const struct mpib_admin_rails *rails);
 /* Adds @from to @sum, field by field. */
 void mpib_rails_sum(struct mpib_admin_rails *sum, const struct mpib_admin_rails *from);
+
+/* "net", "gin", "net+gin": what the flow's @connections are; "-" where there is none. */
+const char *mpib_gin_kind(const struct mpib_admin_gin *gin, uint32_t connections);
+/* All of it, for JSON alone. */
+void mpib_gin_output(struct mpib_output *output, const struct mpib_admin_gin *gin);
+/* Adds @from to @sum, field by field. */
+void mpib_gin_sum(struct mpib_admin_gin *sum, const struct mpib_admin_gin *from);
 
 #endif

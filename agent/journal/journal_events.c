@@ -107,12 +107,14 @@ void mpib_journal_deregister(struct mpib_journal *journal, const struct mpib_reg
 	if (!mpib_journal_admit(journal, MPIB_EVENT_DEREGISTER))
 		return;
 
-	mpib_entry_start(&entry, MPIB_EVENT_DEREGISTER, LOG_INFO,
-			 "flow %s deregistered: connection 0x%08x of pid %ld, slot %u, %s; %u left",
-			 mpib_flow_format(slot->src_be, slot->dst_be, flow), reg->conn_id,
-			 (long)reg->peer->pid, reg->slot, why, slot->n_regs - 1);
+	mpib_entry_start(
+		&entry, MPIB_EVENT_DEREGISTER, LOG_INFO,
+		"flow %s deregistered: %sconnection 0x%08x of pid %ld, slot %u, %s; %u left",
+		mpib_flow_format(slot->src_be, slot->dst_be, flow), reg->gin ? "GIN " : "",
+		reg->conn_id, (long)reg->peer->pid, reg->slot, why, slot->n_regs - 1);
 	add_slot(&entry, reg->slot, slot, verdict);
 	mpib_entry_add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
+	mpib_entry_add(&entry, "MPIB_KIND=%s", reg->gin ? "gin" : "net");
 	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
 	(void)mpib_journal_emit(journal, &entry);
 }

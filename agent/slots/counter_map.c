@@ -137,11 +137,24 @@ bool mpib_counter_map_at(const struct mpib_counter_map *map, uint32_t index, uin
 	for (unsigned int rail = 0; rail < 2; rail++) {
 		uint64_t value = load64(&entry->rail[rail].bytes);
 
-		if (kind == MPIB_COUNTER_SEND)
+		if (kind == MPIB_COUNTER_SEND || kind == MPIB_COUNTER_GIN)
 			ret->sent[rail] = value;
+		if (kind == MPIB_COUNTER_GIN)
+			ret->received[rail] = load64(&entry->rail[rail].cts);
 		else if (kind == MPIB_COUNTER_RECV)
 			ret->received[rail] = value;
 	}
+	return true;
+}
+
+bool mpib_counter_map_gin(const struct mpib_counter_map *map, uint32_t index, uint64_t ret_puts[2])
+{
+	const struct mpib_counter_entry *entry = live_entry(map, index);
+
+	if (!entry || load32(&entry->kind) != MPIB_COUNTER_GIN)
+		return false;
+	for (unsigned int rail = 0; rail < 2; rail++)
+		ret_puts[rail] = load64(&entry->rail[rail].requests);
 	return true;
 }
 

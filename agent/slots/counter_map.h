@@ -41,6 +41,10 @@ bool mpib_counter_map_at(const struct mpib_counter_map *map, uint32_t index, uin
 bool mpib_counter_map_rails(const struct mpib_counter_map *map, uint32_t index,
 			    struct mpib_counter_rails *ret);
 
+/* Whether the same entry is of a mesh (device-initiated communication); puts by rail, of which one
+ * that is divided counts on both. */
+bool mpib_counter_map_gin(const struct mpib_counter_map *map, uint32_t index, uint64_t ret_puts[2]);
+
 /* What a sender tells of its parts, see common/counters.h; nanoseconds. */
 struct mpib_counter_times {
 	uint32_t timed; /* 0: it doesn't keep the last two */

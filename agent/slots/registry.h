@@ -17,7 +17,7 @@
 #include "agent/slots/rails.h"
 #include "common/mpib_agent_iface.h"
 
-/* Bounds the memory: about 38 MiB when all are used. */
+/* Bounds the memory: about 41 MiB when all are used. */
 #define MPIB_REGISTRY_MAX 131072u
 
 /* No record in the state file. */
@@ -82,6 +82,12 @@ struct mpib_hold {
 	uint32_t n_regs; /* never 0 */
 };
 
+/* What a flow's meshes (device-initiated communication) have put, by rail. */
+struct mpib_puts {
+	uint64_t count[2];
+	uint64_t bytes[2]; /* part of what the flow has sent */
+};
+
 struct mpib_slot {
 	LIST_ENTRY(mpib_slot) bucket; /* by flow, while it has one */
 	uint32_t src_be;
@@ -96,6 +102,8 @@ struct mpib_slot {
 	struct mpib_counter_bytes rate;	   /* in the latest second, bytes a second */
 	struct mpib_counter_bytes sampled; /* what bytes was then */
 	uint64_t moved_usec;		   /* when bytes grew last, since the epoch; 0: never */
+	struct mpib_puts puts;		   /* likewise */
+	uint32_t n_gin;			   /* of n_regs, those known to be a mesh's */
 	struct mpib_rail_counts rails;	   /* of the flow's connections, since the same moment */
 	struct mpib_rail_state rail_state;
 	TAILQ_ENTRY(mpib_slot) telling; /* while there is news (kept by traffic.c) */
@@ -114,6 +122,7 @@ struct mpib_reg {
 	uint32_t sup_src_be;
 	uint32_t sup_dst_be;
 	struct mpib_counter_bytes seen; /* of its counters */
+	uint64_t puts_seen[2];		/* likewise */
 	struct mpib_reg_rails rails;	/* likewise */
 	struct mpib_balance_seen times; /* likewise (kept by tuning.c) */
 	uint32_t place;			/* its entry in the peer's table, or MPIB_PLACE_NONE */
@@ -121,6 +130,7 @@ struct mpib_reg {
 	uint32_t file;			/* ...in the file of this number (kept by flows_state.c) */
 	bool adopted;  /* of an earlier agent, and its process hasn't registered it again */
 	bool restored; /* of an earlier agent */
+	bool gin;      /* a mesh's, by its counters (kept by traffic.c) */
 };
 
 struct mpib_registry;

@@ -144,12 +144,27 @@ static uint64_t advance(uint64_t *seen, uint64_t now)
 	return added;
 }
 
+/* Two ranks' puts and signals, where the entry is of a mesh; once it is, it stays so. */
+static void look_at_puts(struct mpib_slot *slot, struct mpib_reg *reg, const uint64_t sent[2])
+{
+	uint64_t puts[2];
+
+	if (!mpib_counter_map_gin(reg->peer->counters, reg->place, puts))
+		return;
+	slot->n_gin += !reg->gin;
+	reg->gin = true;
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		slot->puts.count[rail] += advance(&reg->puts_seen[rail], puts[rail]);
+		slot->puts.bytes[rail] += sent[rail];
+	}
+}
+
 /* Looks at the entry that was the registration's. False where it is another's by now. */
 static bool look_at(struct mpib_traffic *traffic, struct mpib_reg *reg)
 {
 	struct mpib_slot *slot = mpib_registry_slot(traffic->registry, reg->slot);
 	struct mpib_counter_bytes bytes;
-	uint64_t moved = 0;
+	uint64_t sent[2], moved = 0;
 	uint32_t conn_id;
 
 	if (reg->place == MPIB_PLACE_NONE)
@@ -162,13 +177,14 @@ static bool look_at(struct mpib_traffic *traffic, struct mpib_reg *reg)
 	}
 
 	for (unsigned int rail = 0; rail < 2; rail++) {
-		uint64_t sent = advance(&reg->seen.sent[rail], bytes.sent[rail]);
 		uint64_t received = advance(&reg->seen.received[rail], bytes.received[rail]);
 
-		slot->bytes.sent[rail] += sent;
+		sent[rail] = advance(&reg->seen.sent[rail], bytes.sent[rail]);
+		slot->bytes.sent[rail] += sent[rail];
 		slot->bytes.received[rail] += received;
-		moved |= sent | received;
+		moved |= sent[rail] | received;
 	}
+	look_at_puts(slot, reg, sent);
 	if (moved)
 		slot->moved_usec = mpib_clock_usec(CLOCK_REALTIME);
 	look_at_rails(traffic, slot, reg);
@@ -225,6 +241,7 @@ void mpib_traffic_last(struct mpib_traffic *traffic, struct mpib_reg *reg)
 
 	find_and_look(traffic, reg);
 	uncount_rails(traffic, slot, &reg->rails);
+	slot->n_gin -= reg->gin;
 	if (slot->n_regs == 1)
 		tell(traffic, slot);
 }

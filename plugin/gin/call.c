@@ -69,9 +69,8 @@ static __attribute__((cold)) int cannot(struct mpib_gin *gin, uint32_t rank)
 /* Whether the call can begin at all. */
 static inline int begin(struct mpib_gin *gin, uint32_t rank)
 {
-	if (mpib_likely(rank < gin->nranks && !gin->error &&
-			!atomic_load_explicit(&gin->news, memory_order_relaxed) &&
-			!atomic_load_explicit(&gin->peer[rank].over, memory_order_relaxed)))
+	if (mpib_likely(rank < gin->nranks &&
+			!atomic_load_explicit(&gin->news, memory_order_relaxed)))
 		return 0;
 	return cannot(gin, rank);
 }
@@ -106,6 +105,7 @@ static size_t by_sup(struct mpib_gin_peer *peer, size_t size)
 		return 0;
 	if (hint)
 		(void)mpib_hint_read(hint, &peer->share);
+	peer->counters->share = peer->share;
 	if (mpib_split_divides(size, peer->share, peer->gin->split_min))
 		return mpib_split_sup(size, peer->share);
 	return peer->share >= MPIB_SHARE_MAX / 2 ? size : 0;
@@ -121,6 +121,8 @@ static inline int put_now(struct mpib_gin_peer *peer, struct mpib_gin_request *r
 	struct ibv_sge sge[2];
 
 	if (size) {
+		peer->counters->rail[MPIB_SOUT].bytes += size;
+		peer->counters->rail[MPIB_SOUT].requests++;
 		far = &to.window->far[peer->rank];
 		sge[0] = (struct ibv_sge){ from.window->addr + from.offset, size,
 					   from.window->lkey[MPIB_SOUT] };
@@ -217,6 +219,7 @@ static mpib_always_inline int put(struct mpib_gin_context *context, struct mpib_
 	}
 	sup = by_sup(peer, size);
 	*ret = request;
+	peer->counters->messages++;
 	if (mpib_likely(!sup && may_go_now(peer, size, signals))) {
 		request->remaining = 0;
 		return size || signals ? put_now(peer, request, from, (uint32_t)size, to, signals)

@@ -17,6 +17,7 @@ int mpib_gin_fail(struct mpib_gin *gin, int error, const char *text)
 	if (gin->error)
 		return gin->error;
 	gin->error = error;
+	atomic_store_explicit(&gin->news, 1, memory_order_relaxed);
 	MPIB_WARN("device-initiated communication of rank %u fails: %s", gin->rank, text);
 	(void)snprintf(told, sizeof(told), "rank %u failed: %.360s", gin->rank, text);
 	mpib_watch_lock();

@@ -12,6 +12,7 @@
 
 #include "plugin/agent/agent_link.h"
 #include "plugin/base/clock.h"
+#include "plugin/base/counters.h"
 #include "plugin/base/log.h"
 #include "plugin/base/nccl_abi.h"
 #include "plugin/base/result.h"
@@ -130,6 +131,7 @@ static int make_peers(struct mpib_gin *gin, void *const *handles)
 		peer->gin = gin;
 		peer->rank = k;
 		peer->ctl.fd = -1;
+		peer->counters = &gin->uncounted;
 		peer->pushes = peer->pushed = 1;
 		mpib_gin_list_init(&peer->queue);
 		mpib_gin_list_init(&peer->signals);
@@ -271,6 +273,59 @@ static int register_flows(struct mpib_gin *gin)
 	return 0;
 }
 
+/* ---- counters -------------------------------------------------------------------------------- */
+
+/* Meshes have no more than half of the process's table: what is left is for connections of the
+ * collectives. */
+#define COUNTERS_MAX (MPIB_COUNTERS_ENTRIES / 2)
+static unsigned int counted; /* under the watch lock */
+
+static void count_peer(struct mpib_gin_peer *peer)
+{
+	const struct mpib_gin *gin = peer->gin;
+	struct mpib_counter_entry *entry = NULL;
+
+	if (peer->rank != gin->rank && counted < COUNTERS_MAX)
+		entry = mpib_counters_get();
+	if (!entry)
+		return;
+	counted++;
+	entry->kind = MPIB_COUNTER_GIN;
+	entry->mode = (uint32_t)gin->env.mode;
+	entry->path = !peer->intra;
+	entry->conn_id = peer->agent.conn_id;
+	entry->sout_local = gin->local.rail[MPIB_SOUT].ipv4_be;
+	entry->sout_remote = peer->remote.rail[MPIB_SOUT].ipv4_be;
+	entry->share = peer->share;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		entry->qps[rail] = peer->qp[rail] != NULL;
+		entry->rails_up |= peer->qp[rail] ? mpib_rail_bit(rail) : 0;
+		entry->speed[rail] = gin->dev->hca[rail].speed_mbps;
+	}
+	mpib_counters_publish(entry);
+	peer->counters = entry;
+}
+
+static void count_peers(struct mpib_gin *gin)
+{
+	mpib_watch_lock();
+	for (uint32_t k = 0; k < gin->nranks; k++)
+		count_peer(&gin->peer[k]);
+	mpib_watch_unlock();
+	if (gin->env.mode == MPIB_MODE_ADVANCED)
+		mpib_agent_hand_counters();
+}
+
+static void uncount_peer(struct mpib_gin_peer *peer)
+{
+	if (!peer->counters || peer->counters == &peer->gin->uncounted)
+		return;
+	mpib_watch_lock();
+	mpib_counters_put(peer->counters);
+	counted--;
+	mpib_watch_unlock();
+}
+
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 /* A rank of this process: it may be closed by this very thread, once this one is. */
@@ -309,6 +364,7 @@ static void free_peers(struct mpib_gin *gin)
 		struct mpib_gin_peer *peer = &gin->peer[k];
 
 		mpib_agent_deregister(&peer->agent);
+		uncount_peer(peer);
 		mpib_ctl_close(&peer->ctl);
 		for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
 			if (peer->qp[rail])
@@ -363,6 +419,7 @@ void mpib_gin_fork_child(void)
 {
 	for (struct mpib_gin *gin = all; gin; gin = gin->next) {
 		gin->error = -ESHUTDOWN;
+		gin->news = 1;
 		for (uint32_t k = 0; gin->peer && k < gin->nranks; k++) {
 			if (gin->peer[k].ctl.fd >= 0)
 				(void)close(gin->peer[k].ctl.fd);
@@ -426,6 +483,7 @@ int mpib_gin_connect(struct mpib_listener *listener, void *const *handles, int n
 		mpib_gin_close(gin);
 		return r;
 	}
+	count_peers(gin);
 	gin->established = true;
 	MPIB_INFO("device-initiated communication: rank %d of %d, %s, %u ranks of the island", rank,
 		  nranks, gin->env.mode == MPIB_MODE_ADVANCED ? "advanced" : "vanilla",

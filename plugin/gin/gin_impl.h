@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "common/counters.h"
 #include "common/ipv4.h"
 #include "common/macros.h"
 #include "plugin/agent/registration.h"
@@ -95,10 +96,11 @@ struct mpib_gin_peer {
 	 * yet; NULL: it has not. */
 	const struct mpib_gin_window *unpushed;
 	uint64_t unpushed_at;
-	uint64_t pushes, pushed;      /* progress: READs posted and done; from 1 on */
-	struct mpib_gin_list queue;   /* progress: requests with parts to post */
-	struct mpib_gin_list signals; /* progress: requests whose atomic waits */
-	struct mpib_agent_reg agent;  /* advanced mode: of it `hint` is read */
+	uint64_t pushes, pushed;	     /* progress: READs posted and done; from 1 on */
+	struct mpib_gin_list queue;	     /* progress: requests with parts to post */
+	struct mpib_gin_list signals;	     /* progress: requests whose atomic waits */
+	struct mpib_counter_entry *counters; /* progress: of the process's table, or the mesh's */
+	struct mpib_agent_reg agent;	     /* advanced mode: of it `hint` is read */
 
 	struct mpib_gin *gin;
 	uint32_t rank;
@@ -113,7 +115,7 @@ struct mpib_gin_peer {
 	struct mpib_gin_memory_frame
 		memory[2]; /* under the watch lock: told and not used, by turn */
 	bool has_memory[2];
-	char text[MPIB_IPV4_TEXT_MAX + 40]; /* "rank 3 (10.0.1.2 pid 77)" */
+	char text[MPIB_IPV4_TEXT_MAX + 33]; /* "rank 3 (10.0.1.2 pid 77)" */
 	char over_text[MPIB_TEXT_MAX + 1];  /* helper writes before it sets GONE */
 };
 
@@ -135,7 +137,9 @@ struct mpib_gin {
 	/* Progress, on every call. */
 	uint32_t outstanding[MPIB_RAIL_MAX]; /* completions to come */
 	atomic_int error;		     /* 0, or why nothing works any more */
-	atomic_int news;		     /* helper: a peer or a device is gone */
+	/* Helper: something is to be looked at before the next call: a peer is gone or has closed,
+	 * a device is gone. Progress: `error` is set. */
+	atomic_int news;
 	uint32_t nranks, rank;
 	struct ibv_cq *cq[MPIB_RAIL_MAX];
 	struct mpib_gin_peer *peer;   /* nranks */
@@ -145,6 +149,7 @@ struct mpib_gin {
 	uint64_t scratch_addr;
 	uint32_t scratch_lkey[MPIB_RAIL_MAX];
 
+	struct mpib_counter_entry uncounted; /* of peers that have no entry of the table */
 	struct mpib_device *dev;
 	struct mpib_env env;
 	struct mpib_peer local;

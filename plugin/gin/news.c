@@ -29,8 +29,7 @@ static void over(struct mpib_gin_peer *peer, enum mpib_gin_over how, const char 
 		return;
 	(void)snprintf(peer->over_text, sizeof(peer->over_text), "%s", text);
 	atomic_store_explicit(&peer->over, (int)how, memory_order_release);
-	if (how == MPIB_GIN_GONE)
-		atomic_store_explicit(&peer->gin->news, 1, memory_order_release);
+	atomic_store_explicit(&peer->gin->news, 1, memory_order_release);
 	wake(peer->gin);
 }
 

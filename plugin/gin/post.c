@@ -76,6 +76,12 @@ static bool post_part(struct mpib_gin_peer *peer, struct mpib_gin_request *reque
 			peer->unpushed = request->far;
 			peer->unpushed_at = part->remote;
 		}
+		if (get) {
+			peer->counters->rail[rail].cts += size;
+		} else {
+			peer->counters->rail[rail].bytes += size;
+			peer->counters->rail[rail].requests++;
+		}
 		peer->room[rail]--;
 		peer->reads[rail] -= get;
 		request->remaining++;

@@ -82,6 +82,76 @@ static void bytes_and_rates_a_rail_are_shown(void **state)
 	(void)close(socket);
 }
 
+/* Device-initiated communication: what a mesh put is part of what the flow sent, and told apart. */
+static void meshes_are_told_from_connections(void **state)
+{
+	struct mpib_counters_header *header;
+	struct mpib_counter_entry *mesh;
+	int fd;
+	int socket;
+	char *out;
+
+	(void)state;
+	agent_start(&agent);
+	header = counters_make(MPIB_COUNTERS_SIZE, F_SEAL_SHRINK | F_SEAL_GROW, &fd);
+	socket = agent_connect(&agent);
+	assert_int_equal(agent_register(socket, 77, 1, 2).slot, 0);
+	assert_int_equal(agent_register(socket, 78, 1, 2).slot, 0);
+	assert_int_equal(agent_register(socket, 79, 1, 3).slot, 1);
+	assert_int_equal(counters_hand_over(socket, fd, 1, MPIB_COUNTERS_SIZE), MPIB_STATUS_OK);
+	*counters_entry(header, 1) =
+		(struct mpib_counter_entry){ .kind = MPIB_COUNTER_SEND, .conn_id = 77 };
+	counters_entry(header, 1)->rail[0].bytes = 100;
+	counters_entry(header, 1)->rail[0].requests = 9;
+	counters_entry(header, 1)->state = MPIB_COUNTER_LIVE;
+	counters_await_flows(&agent, "\"sout_sent\": 100, ");
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "flows", NULL),
+		       "\"kind\": \"net\", \"gin_connections\": 0, \"sout_puts\": 0, ");
+	assert_null(strstr(out = agent_ctl_words(&agent, 0, "metrics", NULL), "flow_puts_total{"));
+	free(out);
+
+	for (uint32_t n = 0; n < 2; n++) {
+		mesh = counters_entry(header, 2 + n);
+		*mesh = (struct mpib_counter_entry){ .kind = MPIB_COUNTER_GIN, .conn_id = 78 + n };
+		mesh->rail[0].bytes = 1000;
+		mesh->rail[0].requests = 3;
+		mesh->rail[1].bytes = 70000 * n;
+		mesh->rail[1].requests = n;
+		mesh->rail[1].cts = 55 * n;
+		mesh->state = MPIB_COUNTER_LIVE;
+	}
+	counters_await_flows(&agent, "\"kind\": \"gin\", \"gin_connections\": 1, \"sout_puts\": 3, "
+				     "\"sup_puts\": 1, \"sout_put_bytes\": 1000, "
+				     "\"sup_put_bytes\": 70000");
+	out = agent_ctl_words(&agent, 0, "--json", "flows", NULL);
+	harness_expect(strdup(out),
+		       "\"kind\": \"net+gin\", \"gin_connections\": 1, \"sout_puts\": 3, "
+		       "\"sup_puts\": 0, \"sout_put_bytes\": 1000, \"sup_put_bytes\": 0");
+	harness_expect(strdup(out), "\"sout_sent\": 1100, ");
+	harness_expect(out, "\"sup_received\": 55, ");
+	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL), "CONNS  KIND");
+	harness_expect(agent_ctl_words(&agent, 0, "flows", NULL), "  2  net+gin  ");
+	harness_expect(agent_ctl_words(&agent, 0, "explain", "1.0.0.0-3.0.0.0", NULL), "gin");
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "explain", "1.0.0.0-2.0.0.0", NULL),
+		       "\"kind\": \"net+gin\", \"gin_connections\": 1, \"sout_puts\": 3, ");
+	out = agent_ctl_words(&agent, 0, "metrics", NULL);
+	harness_expect(strdup(out),
+		       "mpib_flow_puts_total{flow=\"1.0.0.0-3.0.0.0\",rail=\"sup\"} 1\n");
+	harness_expect(strdup(out),
+		       "mpib_flow_put_bytes_total{flow=\"1.0.0.0-2.0.0.0\",rail=\"sout\"} 1000\n");
+	harness_expect(out, "mpib_flow_gin_connections{flow=\"1.0.0.0-3.0.0.0\"} 1\n");
+
+	/* one that ends takes its last puts along, and no mesh is left */
+	counters_entry(header, 2)->rail[0].requests = 8;
+	assert_int_equal(agent_deregister(socket, 78).status, MPIB_STATUS_OK);
+	harness_expect(agent_ctl_words(&agent, 0, "--json", "flows", NULL),
+		       "\"kind\": \"net\", \"gin_connections\": 0, \"sout_puts\": 8, ");
+	assert_int_equal(agent_log_count(&agent, "deregistered: GIN connection 0x0000004e of pid"),
+			 1);
+	(void)close(fd);
+	(void)close(socket);
+}
+
 static void others_flows_are_not_touched(void **state)
 {
 	struct mpib_counters_header *header;
@@ -198,6 +268,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		AGENT_TEST(bytes_and_rates_a_rail_are_shown),
+		AGENT_TEST(meshes_are_told_from_connections),
 		AGENT_TEST(others_flows_are_not_touched),
 		AGENT_TEST(bad_tables_are_refused),
 		AGENT_TEST(a_descriptor_that_nobody_asked_for_is_closed),

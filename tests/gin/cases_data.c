@@ -288,6 +288,46 @@ static void registers_meanwhile(void)
 	mesh_close(&mesh);
 }
 
+/* What rank 0's agent says of its flow to rank 1: counters come to it once a second. */
+static bool agent_says(const char *part)
+{
+	const char *tool = getenv("MPIBCTL");
+	char line[512], text[8192];
+	size_t used;
+	FILE *out;
+
+	CHECK(tool && snprintf(line, sizeof(line), "%s --json flows", tool) < (int)sizeof(line));
+	out = popen(line, "r");
+	CHECK(out);
+	used = fread(text, 1, sizeof(text) - 1, out);
+	text[used] = '\0';
+	CHECK(pclose(out) == 0);
+	return strstr(text, part) != NULL;
+}
+
+/* Puts and bytes are counted by rail, those of a half on both; a get's bytes are received. */
+static void seen(void)
+{
+	struct mesh mesh = { 0 };
+	uint64_t end;
+
+	mesh_open(&mesh, 1 << 20);
+	for (int k = 0; k < 3 && rank == 0; k++)
+		await(&mesh, put(&mesh, 1, 0, 1000));
+	for (int k = 0; k < 2 && rank == 0; k++)
+		await(&mesh, put_signal(&mesh, 1, 0, 1 << 18, 0, 1));
+	if (rank == 0)
+		await(&mesh, put_signal(&mesh, 1, 0, 0, 0, 1));
+	end = clock_ms() + 20000;
+	while (rank == 0 && !agent_says("\"kind\": \"gin\", \"gin_connections\": 1, "
+					"\"sout_puts\": 5, \"sup_puts\": 2, "
+					"\"sout_put_bytes\": 265144, \"sup_put_bytes\": 262144")) {
+		CHECK(clock_ms() < end);
+		(void)usleep(200000);
+	}
+	mesh_close(&mesh);
+}
+
 const struct gin_case data_cases[] = {
 	{ .name = "mates", .run = mates },
 	{ .name = "registers-meanwhile", .run = registers_meanwhile },
@@ -297,5 +337,6 @@ const struct gin_case data_cases[] = {
 	{ .name = "sum", .run = sum },
 	{ .name = "large", .run = large },
 	{ .name = "contexts", .run = contexts },
+	{ .name = "seen", .run = seen },
 	{ 0 },
 };
