@@ -231,14 +231,13 @@ static void *connect_mate(void *arg)
 	return NULL;
 }
 
-/* Two ranks in one process, set up by two threads and closed by one: neither waits for the other.
- */
-static void mates(void)
+/* How long it takes one thread to close two ranks that two threads have set up. */
+static uint64_t close_mates(void)
 {
 	struct mesh mesh[2] = { 0 };
 	void *handles[2] = { mesh[0].handle, mesh[1].handle };
 	pthread_t thread;
-	uint64_t begin;
+	uint64_t took;
 
 	for (int k = 0; k < 2; k++) {
 		table_init(&mesh[k]);
@@ -249,15 +248,26 @@ static void mates(void)
 	CHECK(table->connect(mesh[0].ctx, handles, 2, 0, mesh[0].listener, &mesh[0].coll) ==
 	      ncclSuccess);
 	CHECK(pthread_join(thread, NULL) == 0);
-	begin = clock_ms();
+	took = clock_ms();
 	for (int k = 0; k < 2; k++)
 		CHECK(table->closeColl(mesh[k].coll) == ncclSuccess);
-	CHECK(clock_ms() - begin < 900);
+	took = clock_ms() - took;
 	for (int k = 0; k < 2; k++) {
 		CHECK(table->closeListen(mesh[k].listener) == ncclSuccess);
 		CHECK(table->finalize(mesh[k].ctx) == ncclSuccess);
 	}
 	CHECK(warnings == 0);
+	return took;
+}
+
+/* Two ranks in one process: neither waits for the other, which would take a second each time. One
+ * that only waits for the processor doesn't each time. */
+static void mates(void)
+{
+	unsigned int late = 0;
+
+	while (close_mates() >= 900)
+		CHECK(++late < 5);
 }
 
 static void *proxy(void *arg)
