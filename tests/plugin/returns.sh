@@ -48,7 +48,7 @@ again_lost() {
 }
 
 start_listener
-start_connector bw --check --end-file "$work/end" --seconds 60 --size 300000 --comms 1
+start_connector bw --check --end-file "$work/end" --seconds "${MPIB_TEST_SWEEP:+3}60" --size 300000 --comms 1
 await_data
 case $name in
 sout | sup)
@@ -98,6 +98,11 @@ exchange) # lost again at a request of the return, and while the frames about it
 	done
 	;;
 flaps) # 0 to 60 ms down, 0 to 300 ms up
+	for interval in ${MPIB_TEST_SWEEP:+0.001 0.002 0.005 0.01 0.02 0.05 0.1 0.2 0.5 1 2 5}; do
+		for k in 1 2 3; do
+			"$FABRICCTL" port 2/sup down && sleep $interval && "$FABRICCTL" port 2/sup up && sleep $interval || die fabricctl
+		done
+	done
 	for k in $(seq 30); do
 		"$FABRICCTL" port 2/sup down && sleep "0.0$((k % 7))" && "$FABRICCTL" port 2/sup up &&
 			sleep "0.$((k % 4))" || die fabricctl
