@@ -242,8 +242,9 @@ def cuts(results):
     return table(["", "p50", "p99", "worst", "target"], rows) if rows else ""
 
 
-CUT_TIMES = (("first_ms", "first message whole without the rail, ms after the port's event", 20),
-             ("settled_ms", "both ends over the loss, ms", None),
+CUT_TIMES = (("byte_ms", "first payload on the other rail once the receiver is over the loss, ms after the port's event", 20),
+             ("settled_ms", "the receiver over the loss, ms", None),
+             ("message_ms", "first message whole after that, ms", None),
              ("silence_ms", "longest time without a message, ms", None),
              ("back_ms", "the rail in use again, ms after its port", None))
 SECTIONS = {"machine": machine, "instructions": instructions, "goodput": goodput,
