@@ -47,13 +47,14 @@ struct rails_seen {
 /* Between the three. Times are nanoseconds of CLOCK_MONOTONIC. */
 struct shared {
 	/* written by the one that makes the faults */
-	_Atomic uint32_t run, stop;
+	_Atomic uint32_t run, stop; /* run: odd while the sender sends */
 	_Atomic uint32_t window, size;
 	_Atomic uint32_t watch; /* raised for each cut; its port and rail stand before */
 	_Atomic uint32_t watch_dev, watch_rail;
 
 	/* written by the sender */
 	_Atomic uint64_t sent, sender_done;
+	_Atomic uint32_t run_seen; /* `run`, as of its latest turn */
 	_Atomic uint32_t sizes[SIZES];
 
 	/* written by the receiver */
@@ -163,9 +164,11 @@ static void send_one(struct end *e)
 static bool sender_turn(struct end *e)
 {
 	uint64_t oldest = e->conn.done, was = atomic_load(&sh->sent);
+	uint32_t run = atomic_load(&sh->run);
 
-	if (atomic_load(&sh->run) && e->conn.used < atomic_load(&sh->window))
+	if (run % 2 && e->conn.used < atomic_load(&sh->window))
 		send_one(e);
+	atomic_store(&sh->run_seen, run);
 	if (e->conn.used && bench_test(&e->side, &e->conn, atomic_load(&sh->sizes[oldest % SIZES])))
 		atomic_store(&sh->sender_done, e->conn.done);
 	return e->conn.done != oldest || atomic_load(&sh->sent) != was;
@@ -324,8 +327,9 @@ static double goodput(double seconds)
 
 static void drain(void)
 {
-	atomic_store(&sh->run, 0);
-	while (atomic_load(&sh->sent) != atomic_load(&sh->done) ||
+	(void)atomic_fetch_add(&sh->run, 1);
+	while (atomic_load(&sh->run_seen) != atomic_load(&sh->run) ||
+	       atomic_load(&sh->sent) != atomic_load(&sh->done) ||
 	       atomic_load(&sh->sent) != atomic_load(&sh->sender_done))
 		alive(true);
 }
@@ -416,7 +420,7 @@ static void cut(const struct order *o)
 	atomic_store(&dev->late_ns, o->late_us * 1000);
 	atomic_store(&sh->window, (uint32_t)o->window);
 	atomic_store(&sh->size, (uint32_t)o->size);
-	atomic_store(&sh->run, 1);
+	(void)atomic_fetch_add(&sh->run, 1);
 	if (o->measure_ms) {
 		stream_for(0.03);
 		was = goodput((double)o->measure_ms / 1000);
