@@ -51,14 +51,23 @@ static inline int check(const struct mpib_gin *gin, struct mpib_gin_at near, str
 static __attribute__((cold)) int cannot(struct mpib_gin *gin, uint32_t rank)
 {
 	char text[MPIB_TEXT_MAX + 1];
+	bool closed = false;
 
 	if (rank >= gin->nranks) {
 		MPIB_WARN("rank %u: there is no rank %u, but %u ranks", gin->rank, rank,
 			  gin->nranks);
 		return -MPIB_EARGUMENT;
 	}
-	if (gin->error || mpib_gin_look(gin) < 0)
+	if (gin->error)
 		return gin->error;
+	(void)atomic_exchange_explicit(&gin->news, 0, memory_order_acq_rel);
+	if (mpib_gin_look(gin) < 0)
+		return gin->error;
+	mpib_gin_hear_lost(gin);
+	for (uint32_t k = 0; k < gin->nranks; k++)
+		closed |= atomic_load_explicit(&gin->peer[k].over, memory_order_relaxed) != 0;
+	if (closed)
+		atomic_store_explicit(&gin->news, 1, memory_order_relaxed);
 	if (!atomic_load_explicit(&gin->peer[rank].over, memory_order_acquire))
 		return 0;
 	(void)snprintf(text, sizeof(text), "%s: %.300s", gin->peer[rank].text,
@@ -285,7 +294,7 @@ int mpib_gin_flush(struct mpib_gin_context *context, struct mpib_gin_window *win
 	request->near = gin->scratch_window;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
 		request->part[rail] = (struct mpib_gin_part){
-			.local = gin->scratch_addr,
+			.local = gin->scratch_addr + (rail == MPIB_SUP ? 8 : 0),
 			.remote = window->far[rank].addr,
 			.left = !peer->qp[rail]		     ? 0
 				: window->far[rank].size < 8 ? window->far[rank].size

@@ -15,6 +15,7 @@ enum mpib_gin_frame {
 	MPIB_GIN_FRAME_MEET = 34,   /* acceptor: who it is (struct mpib_peer), its rank and QPs */
 	MPIB_GIN_FRAME_READY = 35,  /* connector: its QPs are ready. No payload */
 	MPIB_GIN_FRAME_MEMORY = 36, /* either: what it has registered */
+	MPIB_GIN_FRAME_LOST = 37,   /* either: its QP of a rail is in ERR. The rail's number */
 };
 
 /* Both ends must be of one layout of JOIN and of one way to order signals. */

@@ -60,25 +60,30 @@ int mpib_gin_context_new(struct mpib_gin *gin, int queues, struct mpib_gin_conte
 		return -ENOMEM;
 	memset(context, 0, size);
 	context->gin = gin;
+	context->count = n;
 	while (n-- > 0) {
 		context->requests[n].context = context;
 		context->requests[n].next = context->free;
 		context->free = &context->requests[n];
 	}
+	mpib_watch_lock();
 	context->next = gin->contexts;
 	context->link = &gin->contexts;
 	if (gin->contexts)
 		gin->contexts->link = &context->next;
 	gin->contexts = context;
+	mpib_watch_unlock();
 	*ret = context;
 	return 0;
 }
 
 static void context_drop(struct mpib_gin_context *context)
 {
+	mpib_watch_lock();
 	*context->link = context->next;
 	if (context->next)
 		context->next->link = context->link;
+	mpib_watch_unlock();
 	free(context);
 }
 
@@ -195,6 +200,7 @@ static int describe(struct mpib_gin *gin)
 
 	local->pid = (uint32_t)getpid();
 	local->mode = (uint8_t)gin->env.mode;
+	local->features = gin->env.failover ? MPIB_FEATURE_FAILOVER : 0;
 	local->prefix_len = (uint8_t)gin->env.prefix_len;
 	local->service_level = (uint8_t)gin->env.sl;
 	if (gin->env.tc >= 0)
@@ -369,6 +375,8 @@ static void free_peers(struct mpib_gin *gin)
 		for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
 			if (peer->qp[rail])
 				(void)mpib_verbs_destroy_qp(peer->qp[rail]);
+		if (peer->lost_qp)
+			(void)mpib_verbs_destroy_qp(peer->lost_qp);
 	}
 	free(gin->peer);
 }

@@ -49,6 +49,9 @@ struct mpib_gin_part {
 	size_t left;
 };
 
+/* Whether a request's part on SUP is to be done again, from its beginning or where it stopped. */
+enum mpib_gin_again { MPIB_GIN_AGAIN_NO, MPIB_GIN_AGAIN_ALL, MPIB_GIN_AGAIN_REST };
+
 /* Progress only. The first line is all that a small put needs. */
 struct mpib_gin_request {
 	_Alignas(64) struct mpib_gin_peer *peer;
@@ -57,6 +60,7 @@ struct mpib_gin_request {
 	uint32_t remaining; /* completions to come, and 1 each for parts and a signal not posted */
 	uint8_t op;	    /* enum mpib_gin_op */
 	bool signals;
+	uint8_t again; /* enum mpib_gin_again */
 	uint64_t need; /* pushes that have to be done before its atomic; 0: not known yet */
 	uint64_t signal_addr, signal_value;
 	uint32_t signal_rkey;
@@ -102,6 +106,17 @@ struct mpib_gin_peer {
 	struct mpib_counter_entry *counters; /* progress: of the process's table, or the mesh's */
 	struct mpib_agent_reg agent;	     /* advanced mode: of it `hint` is read */
 
+	/* A loss of SUP; rail_loss.c. */
+	struct ibv_qp *lost_qp; /* progress, under the watch lock: what qp[MPIB_SUP] was */
+	atomic_int told_lost;	/* helper: the peer's QP is in ERR */
+	bool failover;		/* both ends can go on without SUP */
+	bool said_lost;		/* under the watch lock: this end's is, and the peer was told */
+	bool left;		/* progress: all is on SOUT */
+	uint32_t again;		/* progress: requests that are to be done again */
+	uint32_t done_again;	/* progress, for people, as the next two */
+	const char *lost_cause;
+	uint64_t lost_ms, quiet_ms;
+
 	struct mpib_gin *gin;
 	uint32_t rank;
 	enum mpib_gin_step step;
@@ -140,6 +155,8 @@ struct mpib_gin {
 	/* Helper: something is to be looked at before the next call: a peer is gone or has closed,
 	 * a device is gone. Progress: `error` is set. */
 	atomic_int news;
+	uint32_t leaving;     /* peers to which SUP is lost, and SOUT has not taken over yet */
+	atomic_int port_down; /* helper: SUP's port is */
 	uint32_t nranks, rank;
 	struct ibv_cq *cq[MPIB_RAIL_MAX];
 	struct mpib_gin_peer *peer;   /* nranks */
@@ -157,20 +174,23 @@ struct mpib_gin {
 	struct mpib_mr *scratch_mr;
 	void *scratch;
 	struct mpib_gin_window *scratch_window; /* of which flushes read into */
-	struct mpib_gin_context *contexts;	/* service thread */
+	struct mpib_gin_context *contexts;	/* service thread, under the watch lock */
 	struct mpib_gin_window *windows;	/* service thread */
 	uint64_t registrations;			/* service thread: so many were begun */
 	int news_fd; /* helper wakes whoever waits for memory or an end */
 	struct mpib_watch_tick tick;
+	uint32_t downs; /* helper: times that SUP's port was found down */
+	bool told_loss; /* progress */
 	bool established;
 	struct mpib_gin *next, **link; /* all of the process, under the watch lock */
 };
 
 struct mpib_gin_context {
 	struct mpib_gin *gin;
-	struct mpib_gin_request *free; /* progress */
-	uint32_t out;		       /* progress: requests under way */
-	struct mpib_gin_context *next, **link;
+	struct mpib_gin_request *free;	       /* progress */
+	uint32_t out;			       /* progress: requests under way */
+	size_t count;			       /* of requests */
+	struct mpib_gin_context *next, **link; /* under the watch lock */
 	struct mpib_gin_request requests[];
 };
 
@@ -226,6 +246,19 @@ int mpib_gin_look(struct mpib_gin *gin);
 int mpib_gin_post_failed(struct mpib_gin_peer *peer, unsigned int rail, int r);
 void mpib_gin_completion_failed(struct mpib_gin_peer *peer, unsigned int rail,
 				const struct ibv_wc *wc);
+
+/* ---- rail_loss.c ----------------------------------------------------------------------------- */
+
+/* This end's QP on SUP goes to ERR, and the peer is told, once. Under the watch lock. */
+void mpib_gin_say_lost(struct mpib_gin_peer *peer);
+/* Progress. Whether a failed completion is only a rail's loss, which is on its way then. */
+bool mpib_gin_rail_failed(struct mpib_gin_peer *peer, unsigned int rail, const struct ibv_wc *wc);
+/* Progress. What the helper thread has heard of losses. */
+void mpib_gin_hear_lost(struct mpib_gin *gin);
+/* Progress. SUP's part of @request is to be done again. */
+void mpib_gin_again(struct mpib_gin_request *request);
+/* Progress. Losses go on, as far as they can. */
+void mpib_gin_rails_step(struct mpib_gin *gin);
 
 static inline void mpib_gin_list_init(struct mpib_gin_list *list)
 {

@@ -23,6 +23,7 @@ void mpib_gin_name_peer(struct mpib_gin_peer *peer)
 int mpib_gin_is_up(struct mpib_gin_mesh *mesh, struct mpib_gin_peer *peer)
 {
 	peer->step = MPIB_GIN_UP;
+	peer->failover = peer->gin->local.features & peer->remote.features & MPIB_FEATURE_FAILOVER;
 	mesh->up++;
 	mesh->under_way -= peer->connects;
 	mesh->moved = true;

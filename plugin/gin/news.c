@@ -54,6 +54,19 @@ static void keep_memory(struct mpib_gin_peer *peer, const struct mpib_frame *fra
 	wake(peer->gin);
 }
 
+/* SUP is lost to the peer, and so it is here: it waits for that before it does anything again. */
+static void lose(struct mpib_gin_peer *peer, const struct mpib_frame *frame)
+{
+	if (frame->payload_len != 1 || frame->payload[0] != MPIB_SUP || !peer->failover ||
+	    !peer->intra) {
+		over(peer, MPIB_GIN_GONE, "it says that a rail is lost which can't be");
+		return;
+	}
+	mpib_gin_say_lost(peer);
+	atomic_store_explicit(&peer->told_lost, 1, memory_order_release);
+	atomic_store_explicit(&peer->gin->news, 1, memory_order_release);
+}
+
 static void on_ctl(struct mpib_watch_item *item, uint32_t events)
 {
 	struct mpib_gin_peer *peer = mpib_container_of(item, struct mpib_gin_peer, watch);
@@ -66,6 +79,8 @@ static void on_ctl(struct mpib_watch_item *item, uint32_t events)
 	while ((r = mpib_ctl_recv(&peer->ctl, &frame)) > 0) {
 		if (frame.type == MPIB_GIN_FRAME_MEMORY) {
 			keep_memory(peer, &frame);
+		} else if (frame.type == MPIB_GIN_FRAME_LOST) {
+			lose(peer, &frame);
 		} else if (frame.type == MPIB_FRAME_BYE) {
 			over(peer, MPIB_GIN_CLOSED, "it has closed");
 		} else if (frame.type == MPIB_FRAME_FAIL) {
@@ -84,7 +99,15 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 {
 	struct mpib_gin *gin = mpib_container_of(tick, struct mpib_gin, tick);
 
+	const uint32_t downs =
+		atomic_load_explicit(&gin->dev->hca[MPIB_SUP].downs, memory_order_acquire);
+
 	(void)now_ms;
+	if (gin->downs != downs) {
+		atomic_store_explicit(&gin->port_down, 1, memory_order_release);
+		atomic_store_explicit(&gin->news, 1, memory_order_release);
+	}
+	gin->downs = downs;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
 		if (atomic_load_explicit(&gin->dev->hca[rail].fatal, memory_order_acquire))
 			atomic_store_explicit(&gin->news, 1, memory_order_release);
@@ -93,6 +116,7 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 void mpib_gin_watch_devices(struct mpib_gin *gin)
 {
 	mpib_watch_lock();
+	gin->downs = atomic_load_explicit(&gin->dev->hca[MPIB_SUP].downs, memory_order_acquire);
 	gin->tick.on_tick = on_tick;
 	mpib_watch_tick_add(&gin->tick);
 	mpib_watch_unlock();

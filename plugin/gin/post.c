@@ -21,7 +21,7 @@ static bool push(struct mpib_gin_peer *peer)
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
 
-	if (!peer->room[MPIB_SUP] || !peer->reads[MPIB_SUP])
+	if (!peer->qp[MPIB_SUP] || !peer->room[MPIB_SUP] || !peer->reads[MPIB_SUP])
 		return false;
 	sge = (struct ibv_sge){ gin->scratch_addr, MPIB_GIN_PUSH_SIZE,
 				gin->scratch_lkey[MPIB_SUP] };
@@ -51,11 +51,11 @@ static bool may_post(struct mpib_gin_peer *peer, const struct mpib_gin_request *
 	return true;
 }
 
-/* The rest of the request's part on a rail. False: no room now, or an error. */
-static bool post_part(struct mpib_gin_peer *peer, struct mpib_gin_request *request,
-		      unsigned int rail)
+bool mpib_gin_post_part(struct mpib_gin_peer *peer, struct mpib_gin_request *request,
+			unsigned int of_rail)
 {
-	struct mpib_gin_part *part = &request->part[rail];
+	const unsigned int rail = peer->qp[of_rail] ? of_rail : MPIB_SOUT;
+	struct mpib_gin_part *part = &request->part[of_rail];
 	bool get = request->op == MPIB_GIN_GET;
 
 	while (part->left) {
@@ -134,10 +134,13 @@ void mpib_gin_pump(struct mpib_gin_peer *peer)
 {
 	struct mpib_gin_request *request;
 
+	if (mpib_unlikely(peer->again))
+		return; /* what comes behind it would overtake it */
+
 	while ((request = peer->queue.first) && !peer->gin->error) {
-		const bool sup = post_part(peer, request, MPIB_SUP);
-		const bool sout =
-			post_part(peer, request, MPIB_SOUT); /* whatever SUP has room for */
+		const bool sup = mpib_gin_post_part(peer, request, MPIB_SUP);
+		const bool sout = mpib_gin_post_part(peer, request,
+						     MPIB_SOUT); /* whatever SUP has room for */
 
 		if (!sup || !sout)
 			break;
@@ -152,6 +155,29 @@ void mpib_gin_pump(struct mpib_gin_peer *peer)
 
 /* ---- completions ----------------------------------------------------------------------------- */
 
+/* What SUP did not bring before it was lost goes by SOUT, and no push is done by it. */
+static __attribute__((cold)) struct mpib_gin_peer *failed(struct mpib_gin_peer *peer,
+							  unsigned int rail,
+							  const struct ibv_wc *wc)
+{
+	const unsigned int kind = wc->wr_id & MPIB_GIN_KINDS;
+
+	if (!mpib_gin_rail_failed(peer, rail, wc)) {
+		mpib_gin_completion_failed(peer, rail, wc);
+		return peer;
+	}
+	peer->room[rail]++;
+	peer->reads[rail] += kind != MPIB_GIN_DATA;
+	if (kind != MPIB_GIN_PUSH) {
+		struct mpib_gin_request *request =
+			(void *)(uintptr_t)(wc->wr_id & ~(uint64_t)MPIB_GIN_KINDS);
+
+		mpib_gin_again(request);
+		request->remaining--;
+	}
+	return peer;
+}
+
 static inline struct mpib_gin_peer *complete(struct mpib_gin *gin, unsigned int rail,
 					     const struct ibv_wc *wc)
 {
@@ -161,10 +187,8 @@ static inline struct mpib_gin_peer *complete(struct mpib_gin *gin, unsigned int 
 	struct mpib_gin_peer *peer = kind == MPIB_GIN_PUSH ? object : request->peer;
 
 	gin->outstanding[rail]--;
-	if (mpib_unlikely(wc->status != IBV_WC_SUCCESS)) {
-		mpib_gin_completion_failed(peer, rail, wc);
-		return peer;
-	}
+	if (mpib_unlikely(wc->status != IBV_WC_SUCCESS))
+		return failed(peer, rail, wc);
 	peer->room[rail] = (uint16_t)(peer->room[rail] + (kind == MPIB_GIN_DATA_SIGNAL ? 2 : 1));
 	if (kind != MPIB_GIN_DATA)
 		peer->reads[rail]++;
@@ -190,12 +214,22 @@ static void poll_rail(struct mpib_gin *gin, unsigned int rail)
 		(void)mpib_gin_post_failed(&gin->peer[gin->rank], rail, EIO);
 }
 
+/* Out of line: an idle call saves no registers. */
+static __attribute__((noinline)) void poll_sup(struct mpib_gin *gin)
+{
+	poll_rail(gin, MPIB_SUP);
+	if (mpib_unlikely(atomic_load_explicit(&gin->news, memory_order_relaxed)) && !gin->error)
+		mpib_gin_hear_lost(gin);
+	if (mpib_unlikely(gin->leaving))
+		mpib_gin_rails_step(gin);
+}
+
 void mpib_gin_progress(struct mpib_gin *gin)
 {
 	if (gin->outstanding[MPIB_SOUT] && !gin->error)
 		poll_rail(gin, MPIB_SOUT);
 	if (gin->outstanding[MPIB_SUP] && !gin->error)
-		poll_rail(gin, MPIB_SUP);
+		poll_sup(gin);
 }
 
 bool mpib_gin_test(struct mpib_gin *gin, struct mpib_gin_request *request)

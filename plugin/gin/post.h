@@ -59,6 +59,10 @@ static inline bool mpib_gin_needs_push(const struct mpib_gin_peer *peer)
 	return peer->unpushed != NULL;
 }
 
+/* The rest of what @of_rail was to carry of the request; on SOUT where SUP is lost. False: no room
+ * now, or an error. */
+bool mpib_gin_post_part(struct mpib_gin_peer *peer, struct mpib_gin_request *request,
+			unsigned int of_rail);
 /* Posts what the peer's lists hold, as far as there is room. */
 void mpib_gin_pump(struct mpib_gin_peer *peer);
 

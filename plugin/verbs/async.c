@@ -81,6 +81,7 @@ static void handle(struct mpib_hca *hca, const struct ibv_async_event *event)
 		if (event->element.port_num != (int)hca->port)
 			break;
 		MPIB_WARN("%s rail %s: link down", rail, hca->name);
+		(void)atomic_fetch_add_explicit(&hca->downs, 1, memory_order_release);
 		if (listener)
 			listener->on_port_down(hca);
 		break;

@@ -39,6 +39,7 @@ struct mpib_hca {
 
 	struct mpib_watch_item async;  /* verbs async events; read by the helper thread */
 	char lost_text[MPIB_LOST_MAX]; /* the event; written before `fatal` is set */
+	atomic_uint downs;	       /* events of the port's end */
 	atomic_int fatal;	       /* set under the watch lock: see mpib_hca_failed */
 	/* What a create of a QP with inline data has shown: the most that the device takes, + 1, up
 	 * to MPIB_INLINE_MAX; 0: not known. Service threads write it. */

@@ -74,7 +74,144 @@ static void lost(const char *fault, size_t size, ncclResult_t here, const char *
 
 static void sup_cut(void)
 {
+	(void)setenv("MPIB_FAILOVER", "0", 1);
 	lost("port 1/sup down", BYTES, ncclRemoteError, "SUP rail sup");
+}
+
+/* ---- a mesh that goes on --------------------------------------------------------------------- */
+
+#define OPS	   20
+#define SUP_WRITES 36 /* that a rank has at least in rounds with one other */
+/* Of the window; what one rank puts to this one. */
+#define PLACE (OPS * 72000u)
+
+static bool one_way; /* only the first rank puts anything on SUP */
+
+static size_t op_size(int from, unsigned int k)
+{
+	static const size_t sizes[] = { 20000, 100, 70001, 0, 12000 };
+
+	return one_way && from != 0 ? k % 5 : sizes[k % 5];
+}
+
+/* Some have no signal: the next one is theirs, too. */
+static bool op_signals(unsigned int k)
+{
+	return k % 5 != 0 && k % 5 != 2;
+}
+
+static uint64_t op_seed(int from, unsigned int k, uint64_t round)
+{
+	return round * 1000000 + (uint64_t)from * 1000 + k;
+}
+
+static uint64_t place_of(int from, unsigned int k)
+{
+	return (uint64_t)from * PLACE + k * 72000ull;
+}
+
+/* What each rank puts is read from the place that the own rank has in its own
+ * window. */
+static void put_round(struct mesh *mesh, uint64_t round, void *request[RANKS_MAX][OPS])
+{
+	for (unsigned int k = 0; k < OPS; k++)
+		fill(mesh->data.at + place_of(rank, k), op_size(rank, k), op_seed(rank, k, round));
+	for (unsigned int k = 0; k < OPS; k++)
+		for (int n = 1; n < ranks; n++) {
+			int to = (rank + n) % ranks;
+
+			request[to][k] =
+				op_signals(k) ? put_signal(mesh, to, place_of(rank, k),
+							   op_size(rank, k), (size_t)rank, 1)
+					      : put(mesh, to, place_of(rank, k), op_size(rank, k));
+		}
+}
+
+static void check_ops(const struct mesh *mesh, int from, unsigned int until, uint64_t round)
+{
+	for (unsigned int k = 0; k < until; k++)
+		CHECK(holds(mesh->data.at + place_of(from, k), op_size(from, k),
+			    op_seed(from, k, round)));
+}
+
+/* Each signal announces all that its sender has put before it. */
+static void check_round(struct mesh *mesh, int from, uint64_t round)
+{
+	uint64_t seen = 0, signals = 0;
+
+	for (unsigned int k = 0; k < OPS; k++)
+		signals += op_signals(k);
+	for (unsigned int k = 0; k < OPS; k++) {
+		seen += op_signals(k);
+		if (!op_signals(k))
+			continue;
+		await_signal(mesh, (size_t)from, (round - 1) * signals + seen);
+		check_ops(mesh, from, k + 1, round);
+	}
+	CHECK(signal_value(mesh, (size_t)from) == round * signals);
+}
+
+static void await_all(struct mesh *mesh, void *request[RANKS_MAX][OPS])
+{
+	for (int n = 1; n < ranks; n++)
+		for (unsigned int k = 0; k < OPS; k++)
+			await(mesh, request[(rank + n) % ranks][k]);
+}
+
+/* Rounds between all ranks, the first of which loses a rail as its request
+ * number @cut leaves. */
+static void rounds_with(const char *dev, unsigned int cut, const char *line)
+{
+	static void *request[RANKS_MAX][OPS];
+	struct mesh mesh = { 0 };
+	char fault[64];
+
+	warnings = 0;
+	warned[0] = '\0';
+	if (rank == 0) {
+		ctl("reset");
+		ctl("unseen 1/sup 1000");
+		ctl("unseen 2/sup 1000");
+		ctl("latency 1/sup 1000"); /* something is under way at the cut... */
+		ctl("late 1/sup 120000");  /* ...and comes late, or not at all */
+	}
+	barrier();
+	mesh_open(&mesh, (size_t)ranks * PLACE);
+	(void)snprintf(fault, sizeof(fault), "cut %s %u", dev, cut);
+	if (rank == 0)
+		ctl(fault);
+	barrier();
+	for (uint64_t round = 1; round <= 3; round++) {
+		put_round(&mesh, round, request);
+		for (int n = 1; n < ranks; n++)
+			check_round(&mesh, (rank + n) % ranks, round);
+		await_all(&mesh, request);
+		barrier();
+	}
+	(void)usleep(one_way ? 150000 : 20000); /* it writes over nothing */
+	for (int n = 1; n < ranks; n++)
+		check_ops(&mesh, (rank + n) % ranks, OPS, 3);
+	CHECK(!strstr(warned, "fails"));
+	CHECK(rank != 0 || !line || strstr(warned, line));
+	warnings = 0;
+	mesh_close(&mesh);
+}
+
+/* CUTS is the first request at which it happens, and how many of them are
+ * tried. */
+static void sup_lost(void)
+{
+	const char *cuts = getenv("CUTS");
+	unsigned int first = 1, count = 4;
+
+	if (cuts)
+		CHECK(sscanf(cuts, "%u %u", &first, &count) == 2);
+	(void)setenv("MPIB_IB_TIMEOUT", "10", 1);
+	(void)setenv("MPIB_IB_RETRY_CNT", "1", 1);
+	for (unsigned int n = first; n < first + count; n++) {
+		one_way = n % 2;
+		rounds_with("1/sup", n, n <= SUP_WRITES ? "SUP rail sup:1 is lost to rank" : NULL);
+	}
 }
 
 static void sout_cut(void)
@@ -121,9 +258,7 @@ static void verbs_fail(void)
 }
 
 const struct gin_case lost_cases[] = {
-	{ .name = "sup-cut", .run = sup_cut },
-	{ .name = "sout-cut", .run = sout_cut },
-	{ .name = "device-lost", .run = device_lost },
-	{ .name = "verbs-fail", .run = verbs_fail },
-	{ 0 },
+	{ .name = "sup-cut", .run = sup_cut },	     { .name = "sup-lost", .run = sup_lost },
+	{ .name = "sout-cut", .run = sout_cut },     { .name = "device-lost", .run = device_lost },
+	{ .name = "verbs-fail", .run = verbs_fail }, { 0 },
 };
