@@ -21,8 +21,11 @@
 /* Entries of a send queue: a write and an atomic for each request of a context. More contexts, and
  * messages over a port's limit, wait for room. */
 #define MPIB_GIN_SQ_DEPTH (2 * MPIB_GIN_DEPTH)
-/* Puts up to this go whole on SOUT, behind which a signal needs no look at SUP. */
+/* Puts up to this go whole on SOUT, behind which a signal needs no look at SUP. Measured by
+ * tests/bench/gin-bound, which has others. */
+#ifndef MPIB_GIN_WHOLE_MAX
 #define MPIB_GIN_WHOLE_MAX 8192u
+#endif
 /* READs and atomics at once on one QP, where the devices have as many. */
 #define MPIB_GIN_READS_MAX 16u
 /* What a READ that pushes writes reads; no part on SUP is shorter. */

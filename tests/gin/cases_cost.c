@@ -129,8 +129,56 @@ static void all_to_all(void)
 	mesh_close(&mesh);
 }
 
+/* What a put with its signal takes there and back, and what a rank sends while puts with signals
+ * are always under way, by size: where the bound of puts that take SOUT whole should be. */
+static void bound(void)
+{
+	enum { TRIPS = 60, PUTS = 600 };
+	static const size_t sizes[] = { 1024, 2048, 4096, 8192, 16384, 32768, 65536 };
+	uint64_t seen = 0, sent = 0;
+	struct mesh mesh = { 0 };
+
+	mesh_open(&mesh, 65536);
+	for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
+		void *request[DEPTH] = { 0 };
+		uint64_t begin = clock_ms(), trips;
+
+		for (unsigned int n = 0; n < TRIPS; n++) {
+			if (rank == 1)
+				await_signal(&mesh, 0, ++seen);
+			await(&mesh, put_signal(&mesh, !rank, 0, sizes[k], 0, 1));
+			if (rank == 0)
+				await_signal(&mesh, 0, ++seen);
+		}
+		trips = clock_ms() - begin;
+		barrier();
+		begin = clock_ms();
+		for (unsigned int n = 0; rank == 0 && n < PUTS; n++) {
+			if (request[n % DEPTH])
+				await(&mesh, request[n % DEPTH]);
+			request[n % DEPTH] = put_signal(&mesh, 1, 0, sizes[k], 1, 1);
+		}
+		for (unsigned int n = 0; rank == 0 && n < DEPTH; n++)
+			await(&mesh, request[n]);
+		sent += PUTS;
+		if (rank == 1)
+			await_signal(&mesh, 1, sent);
+		if (rank == 0)
+			(void)printf("%6zu bytes: %6.0f us, %6.1f MB/s\n", sizes[k],
+				     (double)trips * 500 / TRIPS,
+				     (double)sizes[k] * PUTS / 1000 /
+					     (double)(clock_ms() - begin + 1));
+		barrier();
+	}
+	mesh_close(&mesh);
+}
+
 const struct gin_case cost_cases[] = {
-	{ .name = "cost-put", .run = cost_put },     { .name = "cost-signal", .run = cost_signal },
-	{ .name = "cost-idle", .run = cost_idle },   { .name = "many", .run = many },
-	{ .name = "all-to-all", .run = all_to_all }, { 0 },
+	{ .name = "cost-put", .run = cost_put },
+	{ .name = "cost-signal", .run = cost_signal },
+	{ .name = "cost-idle", .run = cost_idle },
+	{ .name = "many", .run = many },
+	{ .name = "all-to-all", .run = all_to_all },
+	{ .name = "bound", .run = bound },
+	{ 0 },
 };
