@@ -2,6 +2,7 @@
 #include "plugin/connection/rails.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plugin/base/clock.h"
@@ -97,7 +98,7 @@ static bool is_unsaid(const struct mpib_comm *comm, unsigned int rail)
 {
 	const struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 
-	return loss->stopped && loss->end.state < MPIB_RAIL_SAID;
+	return loss->in_err && loss->end.state < MPIB_RAIL_SAID;
 }
 
 /* Whether the progress thread of a sender has something to do about bringing the rail back. */
@@ -105,7 +106,7 @@ static bool is_due(const struct mpib_comm *comm, unsigned int rail, uint64_t now
 {
 	const struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 
-	if (comm->kind != MPIB_COUNTER_SEND)
+	if (comm->kind != MPIB_COUNTER_SEND || loss->work)
 		return false;
 	return loss->probing || (loss->end.state == MPIB_RAIL_LOST && now_ms >= loss->try_ms);
 }
@@ -135,12 +136,147 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 
 static struct mpib_watch_tick tick = { .on_tick = on_tick };
 
+/* ---- the job --------------------------------------------------------------------------------- */
+
+static void are_in_err(struct mpib_comm *comm, unsigned int rail)
+{
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+
+	loss->in_err = true;
+	loss->err_ms = mpib_now_ms();
+	if (comm->rails->live)
+		say_for_progress(comm, rail);
+	mpib_watch_tick_add(&tick);
+	mpib_comm_flag(comm, MPIB_FLAG_RAIL);
+}
+
+static void is_worked(struct mpib_comm *comm, unsigned int rail, int result)
+{
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+
+	loss->worked = true;
+	loss->result = result;
+	mpib_comm_flag(comm, MPIB_FLAG_RAIL);
+}
+
+/* Without the watch lock. */
+static int work(struct mpib_comm *comm, unsigned int rail)
+{
+	const struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+	const struct mpib_rail_maker *maker = comm->rails->maker;
+	int r = 0;
+
+	if (loss->work != MPIB_WORK_CONNECT)
+		r = maker->make(comm, rail);
+	if (r == 0 && loss->work != MPIB_WORK_MAKE)
+		r = maker->connect(comm, rail, &loss->peer);
+	return r;
+}
+
+static bool is_to_stop(const struct mpib_rail_loss *loss)
+{
+	return loss->stopped && !loss->in_err;
+}
+
+static void run(struct mpib_job *job)
+{
+	struct mpib_rail_loss *loss = mpib_container_of(job, struct mpib_rail_loss, job);
+	struct mpib_comm *comm = loss->comm;
+	const unsigned int rail = loss->rail;
+
+	/* What comes up meanwhile is done before it ends. */
+	while (comm->rails->live && (is_to_stop(loss) || (loss->work && !loss->worked))) {
+		bool stop = is_to_stop(loss);
+		int r = 0;
+
+		mpib_watch_unlock();
+		if (stop)
+			mpib_rail_stop(comm, rail);
+		else
+			r = work(comm, rail);
+		mpib_watch_lock();
+		if (stop)
+			are_in_err(comm, rail);
+		else
+			is_worked(comm, rail, r);
+	}
+}
+
+static void start_job(struct mpib_comm *comm, unsigned int rail)
+{
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+	int r = loss->job.runs ? 0 : mpib_job_start(&loss->job);
+
+	if (r == 0)
+		return;
+	MPIB_INFO("%s rail %s to %s: no thread: %s", mpib_rail_name(rail),
+		  comm->dev->hca[rail].name, comm->peer_text, strerror(-r));
+	/* The loss can't wait, an attempt to come back can. */
+	if (is_to_stop(loss)) {
+		mpib_rail_stop(comm, rail);
+		are_in_err(comm, rail);
+	}
+	if (loss->work && !loss->worked)
+		is_worked(comm, rail, r);
+}
+
+int mpib_rails_let(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_work todo,
+		   const struct mpib_peer_qps *peer)
+{
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+
+	mpib_watch_assert_locked();
+	if (!loss->work) {
+		loss->work = (uint8_t)todo;
+		loss->worked = false;
+		if (peer)
+			loss->peer = *peer;
+		start_job(comm, rail);
+	}
+	if (!loss->worked)
+		return -EINPROGRESS;
+	loss->work = MPIB_WORK_NONE;
+	return loss->result;
+}
+
+void mpib_rails_init(struct mpib_comm *comm)
+{
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+
+		loss->job.run = run;
+		loss->comm = comm;
+		loss->rail = (uint8_t)rail;
+		loss->was_up = true;
+	}
+}
+
+void mpib_rails_end(struct mpib_comm *comm)
+{
+	mpib_watch_lock();
+	if (comm->rails)
+		comm->rails->live = false;
+	mpib_watch_unlock();
+}
+
+void mpib_rails_free(struct mpib_comm *comm)
+{
+	if (!comm->rails)
+		return;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		mpib_job_end(&comm->rails->rail[rail].job);
+	free(comm->rails->env);
+	free(comm->rails);
+	comm->rails = NULL;
+}
+
+/* ---- losses and frames ----------------------------------------------------------------------- */
+
 void mpib_rails_stop(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause)
 {
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 
 	mpib_watch_assert_locked();
-	mpib_rail_stop(comm, rail);
 	loss->stopped = true;
 	loss->probing = false;
 	loss->cause = (uint8_t)cause;
@@ -150,9 +286,8 @@ void mpib_rails_stop(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_c
 	    (!loss->back_ms || loss->stopped_ms - loss->back_ms > MPIB_RAIL_PAUSE_MAX_MS))
 		loss->pause_ms = 0;
 	mpib_rails_pause(loss);
-	say_for_progress(comm, rail);
-	mpib_watch_tick_add(&tick);
 	mpib_comm_flag(comm, MPIB_FLAG_RAIL);
+	start_job(comm, rail);
 }
 
 bool mpib_rails_lose(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause)

@@ -4,18 +4,22 @@
  * The two ends agree on a loss over the control connection (docs/failover.md): each moves its queue
  * pairs of the rail to ERR and says RAIL_DOWN, and acts on the other's.
  *
- * Whoever notices a loss first, of the helper thread and the progress thread, moves the queue pairs
- * to ERR. A sender's RAIL_DOWN is said at once. A receiver's tells which parts have arrived, so it
- * is the progress thread's to say, with one exception: where all rows are done it needs no request
- * to know that, and the helper thread says it for an end that nobody may ever call again. All that
- * the messages need, their replay and the clear-to-sends, is the progress thread's
- * (data/rail_loss.c), which learns of it by MPIB_FLAG_RAIL.
+ * Whoever notices a loss first, of the helper thread and the progress thread, starts the rail's
+ * job, a thread of its own: on a device that is lost any verb may take long, and neither messages
+ * nor other connections wait for it. The job moves the queue pairs to ERR. A sender's RAIL_DOWN is
+ * said at once then. A receiver's tells which parts have arrived, so it is the progress thread's to
+ * say, with one exception: where all rows are done it needs no request to know that, and the job or
+ * the helper thread says it for an end that nobody may ever call again. All that the messages need,
+ * their replay and the clear-to-sends, is the progress thread's (data/rail_loss.c), which learns of
+ * it by MPIB_FLAG_RAIL. The job makes and connects new queue pairs, too, when the progress thread
+ * asks for them. While it is at work, the rail's queue pairs and completion queue are the job's.
  */
 #ifndef MPIB_PLUGIN_RAILS_H
 #define MPIB_PLUGIN_RAILS_H
 
 #include <stdbool.h>
 
+#include "plugin/base/job.h"
 #include "plugin/connection/comm.h"
 #include "plugin/wire/failover.h"
 
@@ -41,25 +45,45 @@ struct mpib_rail_frame {
 	};
 };
 
+/* What the progress thread asks a rail's job for. */
+enum mpib_rail_work {
+	MPIB_WORK_NONE,
+	MPIB_WORK_MAKE,	   /* a sender's queue pairs */
+	MPIB_WORK_CONNECT, /* those, to `peer` */
+	MPIB_WORK_ANSWER,  /* a receiver's: both */
+};
+
 struct mpib_rail_loss {
+	struct mpib_job job;
+	struct mpib_comm *comm;
+	uint8_t rail;
+	uint8_t work; /* enum mpib_rail_work */
+	bool worked;  /* it is done, with `result` */
+	int result;   /* 0, or a negative errno */
+	struct mpib_peer_qps peer;
+
 	struct mpib_rail_end end;
-	bool stopped;  /* its queue pairs are in ERR */
+	bool stopped;  /* no message takes it any more; its queue pairs are to be in ERR */
+	bool in_err;   /* and are */
 	bool was_up;   /* messages may have taken it since it was lost last */
 	bool probing;  /* sender: connected, and waits for a first request to come through */
 	uint8_t cause; /* enum mpib_rail_cause */
 	uint8_t waiting;
-	/* Its queue pairs stopped, it was lost, it was back, and the next attempt at that. */
-	uint64_t stopped_ms, lost_ms, back_ms, try_ms;
+	/* It stopped, its queue pairs were in ERR, it was lost, it was back, and the next attempt
+	 * at that. */
+	uint64_t stopped_ms, err_ms, lost_ms, back_ms, try_ms;
 	uint32_t pause_ms;
 	struct mpib_rail_frame frame[MPIB_RAIL_FRAMES]; /* `waiting` of them, the oldest first */
 };
 
-/* New queue pairs, which set-up knows how to make (setup/rail_make.c). Progress thread, without the
- * watch lock. 0, or a negative errno. */
+/* New queue pairs, which set-up knows how to make (setup/rail_make.c). 0, or a negative errno. What
+ * calls verbs is the job's, without the watch lock. */
 struct mpib_rail_maker {
+	/* The progress thread's, before `make`: what the old ones have left. */
+	void (*leave)(struct mpib_comm *comm, unsigned int rail);
 	/* In INIT, with a new completion queue; the old ones are given back. */
 	int (*make)(struct mpib_comm *comm, unsigned int rail);
-	/* What RAIL_UP tells of them. */
+	/* The progress thread's: what RAIL_UP tells of them. */
 	void (*describe)(const struct mpib_comm *comm, unsigned int rail,
 			 struct mpib_peer_qps *ret);
 	/* To RTS. */
@@ -108,14 +132,30 @@ static inline bool mpib_rail_usable(const struct mpib_comm *comm, unsigned int r
 	       !comm->rails->rail[rail].stopped;
 }
 
-/* The rail's queue pairs to ERR, and what follows without the progress thread. False where the
- * other rail can't stand in: then nothing changes. Fine for a rail that is lost already. Under the
- * watch lock. */
+/* Of a connection that is being made. */
+void mpib_rails_init(struct mpib_comm *comm);
+
+/* No frame about a rail is said or acted on from here on, and no job goes on to anything new. */
+void mpib_rails_end(struct mpib_comm *comm);
+
+/* After that: waits for what a job is at. Its queue pairs are the caller's then. Fine for a
+ * connection without failover. Without the watch lock. */
+void mpib_rails_free(struct mpib_comm *comm);
+
+/* The rail is stopped: its job moves the queue pairs to ERR, and does what follows without the
+ * progress thread. False where the other rail can't stand in: then nothing changes. Fine for a rail
+ * that is lost already. Under the watch lock. */
 bool mpib_rails_lose(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause);
 
 /* The same whatever becomes of the connection. Not for a rail that is stopped. Under the watch
  * lock. */
 void mpib_rails_stop(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause);
+
+/* Lets the rail's job do @work; for MPIB_WORK_CONNECT and _ANSWER with @peer. -EINPROGRESS until it
+ * is done, of which MPIB_FLAG_RAIL tells; then its result, once. Progress thread, under the watch
+ * lock. */
+int mpib_rails_let(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_work work,
+		   const struct mpib_peer_qps *peer);
 
 /* Says RAIL_DOWN; from a receiver @down has what has arrived. Under the watch lock. */
 void mpib_rails_say_down(struct mpib_comm *comm, unsigned int rail, struct mpib_rail_down *down);

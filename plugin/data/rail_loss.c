@@ -72,9 +72,9 @@ static int leave(struct mpib_comm *comm, unsigned int rail)
 	if (comm->kind == MPIB_COUNTER_SEND) {
 		mpib_send_leave_rail(comm, rail);
 	} else {
-		/* What the helper thread has said for an idle end is true of its rows. */
+		/* What was said for an idle end is true of its rows. */
 		if (loss->end.state < MPIB_RAIL_SAID &&
-		    mpib_now_ms() - loss->stopped_ms < MPIB_RAIL_DRAIN_MS)
+		    mpib_now_ms() - loss->err_ms < MPIB_RAIL_DRAIN_MS)
 			return 0;
 		r = mpib_recv_leave_rail(comm, rail, &down);
 		if (r <= 0)
@@ -98,6 +98,7 @@ static int settle(struct mpib_comm *comm, unsigned int rail, const struct mpib_r
 		return mpib_comm_fail(comm, -EPROTO,
 				      "the peer's RAIL_DOWN names rows that can't be");
 	loss->end.state = MPIB_RAIL_LOST;
+	loss->work = MPIB_WORK_NONE; /* an attempt ends by this */
 	moved = sender ? (int)mpib_send_settle(comm, rail, peer)
 		       : mpib_recv_settle(comm, rail, peer);
 	if (moved < 0)
@@ -125,6 +126,8 @@ static int on_down(struct mpib_comm *comm, unsigned int rail, const struct mpib_
 		return 1;
 	if (!loss->stopped)
 		mpib_rails_stop(comm, rail, MPIB_CAUSE_PEER);
+	if (!loss->in_err)
+		return 0;
 	if (!(comm->rails->off & mpib_rail_bit(rail))) {
 		int r = leave(comm, rail);
 
@@ -147,26 +150,12 @@ static void give_up(struct mpib_comm *comm, unsigned int rail)
 		mpib_rails_stop(comm, rail, MPIB_CAUSE_RETURN);
 }
 
-/* With the watch lock given back: it takes milliseconds, and of a rail that is lost nobody else
- * touches anything. */
-static int make(struct mpib_comm *comm, unsigned int rail)
+/* New queue pairs of this epoch are there. */
+static void made(struct mpib_rail_loss *loss)
 {
-	int r;
-
-	mpib_watch_unlock();
-	r = comm->rails->maker->make(comm, rail);
-	mpib_watch_lock();
-	return r;
-}
-
-static int connect_to(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *peer)
-{
-	int r;
-
-	mpib_watch_unlock();
-	r = comm->rails->maker->connect(comm, rail, peer);
-	mpib_watch_lock();
-	return r;
+	loss->end.epoch++;
+	loss->end.state = MPIB_RAIL_MADE;
+	loss->stopped = loss->in_err = false;
 }
 
 /* The sender begins. */
@@ -174,33 +163,38 @@ static void begin_return(struct mpib_comm *comm, unsigned int rail)
 {
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 	struct mpib_peer_qps qps;
+	int r;
 
-	if (make(comm, rail) < 0) {
+	if (!loss->work)
+		comm->rails->maker->leave(comm, rail);
+	r = mpib_rails_let(comm, rail, MPIB_WORK_MAKE, NULL);
+	if (r == -EINPROGRESS)
+		return;
+	if (r < 0) {
 		mpib_rails_pause(loss);
 		return;
 	}
-	loss->end.epoch++;
-	loss->end.state = MPIB_RAIL_MADE;
-	loss->stopped = false;
+	made(loss);
 	comm->rails->maker->describe(comm, rail, &qps);
 	mpib_rails_say_up(comm, rail, &qps);
 }
 
-/* The receiver's answer. 1, or 0 where the shared queue is full. */
+/* The receiver's answer. 1, or -EINPROGRESS. */
 static int answer_return(struct mpib_comm *comm, unsigned int rail,
 			 const struct mpib_peer_qps *peer)
 {
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 	struct mpib_peer_qps qps;
-	int r = make(comm, rail);
+	int r;
 
-	if (r == 0)
-		r = connect_to(comm, rail, peer);
+	if (!loss->work)
+		comm->rails->maker->leave(comm, rail);
+	r = mpib_rails_let(comm, rail, MPIB_WORK_ANSWER, peer);
+	if (r == -EINPROGRESS)
+		return r;
 	if (r == 0 && !mpib_recv_take_rail(comm, rail))
 		r = -ENOMEM;
-	loss->end.epoch++;
-	loss->end.state = MPIB_RAIL_MADE;
-	loss->stopped = false;
+	made(loss);
 	if (r < 0) {
 		give_up(comm, rail);
 		return 1;
@@ -212,20 +206,21 @@ static int answer_return(struct mpib_comm *comm, unsigned int rail,
 }
 
 /* The sender's queue pairs are connected; whether anything comes through is found out before a
- * message depends on it. */
-static void probe(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *peer)
+ * message depends on it. 1, or -EINPROGRESS. */
+static int probe(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *peer)
 {
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
-	int r = connect_to(comm, rail, peer);
+	int r = mpib_rails_let(comm, rail, MPIB_WORK_CONNECT, peer);
 
-	if (loss->stopped) /* meanwhile */
-		return;
+	if (r == -EINPROGRESS)
+		return r;
 	if (r == 0)
 		r = mpib_send_probe(comm, rail);
 	if (r < 0)
 		give_up(comm, rail);
 	else
 		loss->probing = true;
+	return 1;
 }
 
 static void look_at_probe(struct mpib_comm *comm, unsigned int rail)
@@ -260,7 +255,7 @@ static int on_up(struct mpib_comm *comm, unsigned int rail, const struct mpib_ra
 	if (todo == MPIB_TODO_MAKE)
 		return answer_return(comm, rail, &frame->up.qps);
 	if (todo == MPIB_TODO_CONNECT && !loss->stopped)
-		probe(comm, rail, &frame->up.qps);
+		return probe(comm, rail, &frame->up.qps);
 	return 1;
 }
 
@@ -281,7 +276,7 @@ static int on_ready(struct mpib_comm *comm, unsigned int rail, uint32_t epoch)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* 1: the frame is dealt with; 0: it has to wait; or an error. */
+/* 1: the frame is dealt with; 0: it has to wait; -EINPROGRESS: for the rail's job; or an error. */
 static int on_frame(struct mpib_comm *comm, unsigned int rail, const struct mpib_rail_frame *frame)
 {
 	if (frame->type == MPIB_FRAME_RAIL_DOWN)
@@ -296,6 +291,13 @@ static int step_rail(struct mpib_comm *comm, unsigned int rail)
 {
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 
+	/* The messages of a sender take the other rail from here on, and that is all that can be
+	 * done until the rail's job has its queue pairs in ERR, and tells so. */
+	if (loss->stopped && !loss->in_err) {
+		if (comm->kind == MPIB_COUNTER_SEND && !(comm->rails->off & mpib_rail_bit(rail)))
+			(void)leave(comm, rail);
+		return 1;
+	}
 	if (loss->stopped && !(comm->rails->off & mpib_rail_bit(rail))) {
 		int r = leave(comm, rail);
 
@@ -312,6 +314,8 @@ static int step_rail(struct mpib_comm *comm, unsigned int rail)
 		const struct mpib_rail_frame frame = loss->frame[0];
 		int r = on_frame(comm, rail, &frame);
 
+		if (r == -EINPROGRESS)
+			return 1;
 		if (r <= 0)
 			return r;
 		loss->waiting--;
@@ -320,7 +324,7 @@ static int step_rail(struct mpib_comm *comm, unsigned int rail)
 	if (loss->probing)
 		look_at_probe(comm, rail);
 	if (comm->kind == MPIB_COUNTER_SEND && loss->end.state == MPIB_RAIL_LOST &&
-	    mpib_now_ms() >= loss->try_ms)
+	    (loss->work || mpib_now_ms() >= loss->try_ms))
 		begin_return(comm, rail);
 	return 1;
 }

@@ -11,6 +11,7 @@
 #include "plugin/agent/agent_link.h"
 #include "plugin/base/counters.h"
 #include "plugin/base/exit.h"
+#include "plugin/base/job.h"
 #include "plugin/base/log.h"
 #include "plugin/base/result.h"
 #include "plugin/base/watch.h"
@@ -234,9 +235,10 @@ int mpib_entry_traffic_class(void *ctx)
 }
 
 /* At dlclose, whatever NCCL has dropped, everything is given back: no thread can be in code that is
- * about to go. At an exit in the middle of a job there may be threads in it. So only the helper
- * thread is ended, which must not run in code that is gone, and the kernel does the rest; without
- * connections no thread is in it. In a forked child nothing of the parent's may be touched. */
+ * about to go. At an exit in the middle of a job there may be threads in it. So only the
+ * plugin's own threads are ended, which must not run in code that is gone, and the kernel does the
+ * rest; without connections no thread is in it. In a forked child nothing of the parent's may be
+ * touched. */
 __attribute__((destructor)) static void unload(void)
 {
 	struct context *next;
@@ -245,6 +247,7 @@ __attribute__((destructor)) static void unload(void)
 		return;
 	if (mpib_process_exits() &&
 	    (mpib_comms_first() || mpib_listeners_any() || mpib_gin_any())) {
+		mpib_jobs_stop();
 		mpib_watch_stop();
 		return;
 	}

@@ -268,8 +268,7 @@ static int make_rails(struct mpib_comm *comm, const struct mpib_env *env)
 	}
 	*comm->rails->env = *env;
 	comm->rails->maker = &mpib_rail_maker;
-	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
-		comm->rails->rail[rail].was_up = true;
+	mpib_rails_init(comm);
 	return 0;
 }
 
@@ -318,6 +317,7 @@ int mpib_comm_establish(struct mpib_comm *comm, const struct mpib_env *env)
 
 static void free_resources(struct mpib_comm *comm)
 {
+	mpib_rails_free(comm);
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		if (comm->kind == MPIB_COUNTER_RECV) {
 			mpib_flush_fini(comm, rail);
@@ -335,9 +335,6 @@ static void free_resources(struct mpib_comm *comm)
 	else if (comm->counters)
 		mpib_counters_put(comm->counters);
 	(void)munmap(comm->pool.requests, POOL_SIZE);
-	if (comm->rails)
-		free(comm->rails->env);
-	free(comm->rails);
 	free(comm);
 }
 
@@ -355,15 +352,6 @@ static uint32_t rows_done(const struct mpib_comm *comm)
 	return tail;
 }
 
-/* No frame about a rail is said or acted on from here on. */
-static void end_failover(struct mpib_comm *comm)
-{
-	mpib_watch_lock();
-	if (comm->rails)
-		comm->rails->live = false;
-	mpib_watch_unlock();
-}
-
 static void send_bye(struct mpib_comm *comm)
 {
 	uint8_t payload[MPIB_BYE_SIZE];
@@ -377,7 +365,7 @@ void mpib_comm_free(struct mpib_comm *comm)
 	if (!comm)
 		return;
 
-	end_failover(comm);
+	mpib_rails_end(comm);
 	mpib_watch_del(&comm->ctl_watch);
 	mpib_agent_deregister(&comm->agent);
 	if (comm->established && !comm->error)

@@ -35,18 +35,22 @@ static void follow_gid(struct mpib_comm *comm, unsigned int rail)
 		}
 }
 
+/* What the old ones left is of no use to anybody, both ends have settled it; but what a device told
+ * of late took receives from the shared queue. */
+static void leave(struct mpib_comm *comm, unsigned int rail)
+{
+	if (comm->kind == MPIB_COUNTER_RECV)
+		mpib_qps_return_receives(comm, rail);
+}
+
 static int make(struct mpib_comm *comm, unsigned int rail)
 {
 	struct mpib_hca *hca = &comm->dev->hca[rail];
 	struct ibv_srq *srq = NULL;
 	int r;
 
-	/* What the old ones left is of no use to anybody, both ends have settled it; but what a
-	 * device told of late took receives from the shared queue. */
-	if (comm->kind == MPIB_COUNTER_RECV) {
+	if (comm->kind == MPIB_COUNTER_RECV)
 		mpib_flush_fini(comm, rail);
-		mpib_qps_return_receives(comm, rail);
-	}
 	follow_gid(comm, rail);
 	mpib_qps_destroy(comm, rail);
 	(void)mpib_verbs_destroy_cq(comm->cq[rail]);
@@ -81,4 +85,4 @@ static int connect_rail(struct mpib_comm *comm, unsigned int rail, const struct 
 	return r;
 }
 
-const struct mpib_rail_maker mpib_rail_maker = { make, describe, connect_rail };
+const struct mpib_rail_maker mpib_rail_maker = { leave, make, describe, connect_rail };

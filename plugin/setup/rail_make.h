@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* New queue pairs for a rail that was lost. Progress thread. */
+/* New queue pairs for a rail that was lost. */
 #ifndef MPIB_PLUGIN_RAIL_MAKE_H
 #define MPIB_PLUGIN_RAIL_MAKE_H
 

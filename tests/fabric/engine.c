@@ -185,10 +185,13 @@ static void wake_if_needed(void)
 		fab_engine_wake();
 }
 
+/* Who waits for the lock goes first, or a program that polls would keep it for ever; and passes on
+ * what is pending when it gives the lock back. */
 void fab_engine_try(void)
 {
 	atomic_store(&fab.pending, true);
-	while (atomic_load(&fab.pending) && pthread_mutex_trylock(&fab.lock) == 0) {
+	while (atomic_load(&fab.pending) && !atomic_load(&fab.waiters) &&
+	       pthread_mutex_trylock(&fab.lock) == 0) {
 		atomic_store(&fab.pending, false);
 		if (atomic_load(&fab.running))
 			(void)run_passes(4);

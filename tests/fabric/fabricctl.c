@@ -155,27 +155,43 @@ static int errno_of(const char *name)
 	return -EINVAL;
 }
 
+static int verb_of(const char *name)
+{
+	for (unsigned int v = 0; v < FAB_VERB_MAX; v++)
+		if (strcmp(fab_verb_name(v), name) == 0)
+			return (int)v;
+	(void)fprintf(stderr, "fabricctl: unknown verb '%s'; known are:", name);
+	for (unsigned int v = 0; v < FAB_VERB_MAX; v++)
+		(void)fprintf(stderr, " %s", fab_verb_name(v));
+	(void)fprintf(stderr, "\n");
+	return -EINVAL;
+}
+
 static int cmd_fail(uint32_t dev, char **args)
 {
 	uint64_t count = 1, skip = 0;
-	int err = errno_of(args[1]);
+	int err = errno_of(args[1]), verb;
 
 	if (err < 0 || (args[2] && number(args[2], &count) < 0) ||
 	    (args[2] && args[3] && number(args[3], &skip) < 0) || count > 0xffffff ||
 	    skip > 0xffffff)
 		return -EINVAL;
-	for (unsigned int v = 0; v < FAB_VERB_MAX; v++) {
-		if (strcmp(fab_verb_name(v), args[0]) == 0) {
-			atomic_store(&meeting.state->dev[dev].fail[v],
-				     skip << 40 | count << 16 | (uint64_t)err);
-			return 0;
-		}
-	}
-	(void)fprintf(stderr, "fabricctl: unknown verb '%s'; known are:", args[0]);
-	for (unsigned int v = 0; v < FAB_VERB_MAX; v++)
-		(void)fprintf(stderr, " %s", fab_verb_name(v));
-	(void)fprintf(stderr, "\n");
-	return -EINVAL;
+	verb = verb_of(args[0]);
+	if (verb < 0)
+		return verb;
+	atomic_store(&meeting.state->dev[dev].fail[verb], skip << 40 | count << 16 | (uint64_t)err);
+	return 0;
+}
+
+static int cmd_slow(uint32_t dev, char **args)
+{
+	int verb = verb_of(args[0]);
+	uint64_t usec;
+
+	if (verb < 0 || number(args[1], &usec) < 0 || usec > 60 * 1000 * 1000)
+		return -EINVAL;
+	atomic_store(&meeting.state->dev[dev].slow_ns[verb], usec * 1000);
+	return 0;
 }
 
 static int cmd_gid(uint32_t dev, char **args)
@@ -240,8 +256,10 @@ static int cmd_reset(uint32_t dev, char **args)
 	atomic_store(&state->mistakes, 0);
 	atomic_store(&state->cut_left, 0);
 	atomic_store(&state->dead, FAB_ALIVE);
-	for (unsigned int v = 0; v < FAB_VERB_MAX; v++)
+	for (unsigned int v = 0; v < FAB_VERB_MAX; v++) {
 		atomic_store(&state->fail[v], 0);
+		atomic_store(&state->slow_ns[v], 0);
+	}
 	reset_gids(state, conf, dev);
 	(void)fab_meeting_port(&meeting, dev, true);
 	tell(FAB_LOG_SETTINGS, dev, 0);
@@ -325,6 +343,7 @@ static const struct command {
 	{ "cut", cmd_cut, 1, 1, "NODE/DEV N (port down as request N leaves; 0: not any more)" },
 	{ "delay", cmd_delay, 2, 3, "NODE/DEV MIN_US MAX_US [SEED] (completions, QP by QP)" },
 	{ "fail", cmd_fail, 2, 4, "NODE/DEV VERB ERRNO [COUNT [SKIP]]" },
+	{ "slow", cmd_slow, 2, 2, "NODE/DEV VERB MICROSECONDS (each call; 0: not any more)" },
 	{ "gid", cmd_gid, 2, 2, "NODE/DEV INDEX ADDRESS/v1|ADDRESS/v2|-" },
 	{ "kill", cmd_kill, 0, 0, "NODE/DEV (for good, until reset)" },
 	{ "remove", cmd_remove, 0, 1, "NODE/DEV [quiet] (unplugged: for good, until reset)" },

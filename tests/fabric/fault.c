@@ -4,6 +4,7 @@
 #include "tests/fabric/fabric.h"
 
 #include <errno.h>
+#include <time.h>
 
 /* Claims one failure: see fab_fail_word. */
 static int claim(fab_fail_word *word)
@@ -20,11 +21,22 @@ static int claim(fab_fail_word *word)
 	return old >> 40 ? 0 : (int)(old & 0xffff);
 }
 
+static void be_slow(const struct fab_state_dev *state, enum fab_verb verb)
+{
+	uint64_t ns = atomic_load_explicit(&state->slow_ns[verb], memory_order_relaxed);
+	struct timespec t = { .tv_sec = (time_t)(ns / 1000000000),
+			      .tv_nsec = (long)(ns % 1000000000) };
+
+	while (ns && nanosleep(&t, &t) < 0 && errno == EINTR)
+		;
+}
+
 int fab_fault(uint32_t dev, enum fab_verb verb)
 {
 	struct fab_state_dev *state = fab_dev_state(dev);
 	int err = claim(&state->fail[verb]);
 
+	be_slow(state, verb);
 	if (err)
 		return err;
 	if (!atomic_load_explicit(&state->dead, memory_order_relaxed))

@@ -44,6 +44,9 @@ struct fab_pkt *fab_ring_reserve(struct fab_ring *ring, size_t len)
 		fill->size = (uint32_t)pad;
 		fill->op = FAB_OP_PAD;
 		ring->tail += pad;
+		/* Of a device's link to itself both ends are here: what one of them takes from the
+		 * shared head and tail is the other's, too. */
+		atomic_store(&ring->shm->tail, ring->tail);
 		at = 0;
 	}
 	((struct fab_pkt *)(ring->data + at))->size = (uint32_t)size;

@@ -16,7 +16,7 @@
 #define FAB_QPN_BITS  16  /* QP number = slot << 16 | index in the process */
 #define FAB_LOG_MAX   256
 
-/* Verbs that can be told to fail, by index in fab_state_dev.fail. */
+/* Verbs that can be told to fail or to be slow, by index in fab_state_dev.fail and slow_ns. */
 enum fab_verb {
 	FAB_VERB_OPEN_DEVICE,
 	FAB_VERB_QUERY_DEVICE,
@@ -85,6 +85,7 @@ struct fab_state_dev {
 	_Atomic uint64_t tx_bytes, rx_bytes; /* payload moved, all processes of the node */
 	_Atomic uint64_t spread_bytes;	     /* of rx_bytes: came by any path */
 	fab_fail_word fail[FAB_VERB_MAX];
+	_Atomic uint64_t slow_ns[FAB_VERB_MAX]; /* each call takes so much longer */
 	struct fab_state_gid gid[FAB_GIDS_MAX];
 };
 

@@ -1,0 +1,14 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A rail is lost and comes back while verbs on its device take long. usage: slow.sh make|modify|close
+# shellcheck source=tests/plugin/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+export MPIB_FABRIC_NODE=1 MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=8 MPIB_IB_RETRY_CNT=3
+export MPIB_SOUT_QP=1 MPIB_SUP_QP=1
+share=512
+[ "$name" != modify ] || share=0 # what SUP has under way waits for its queue pairs, whatever takes them to ERR
+start_agent 1 $share
+export MPIB_AGENT_DIR=${agent_dir}1
+[ "$name" != close ] || export ASAN_OPTIONS=detect_leaks=0 # of the children
+"$DRIVER" "slow-$name" || die "the driver exits with $?"
