@@ -39,11 +39,11 @@ static void port_flap(struct side *s)
 }
 
 /* The port goes down between two messages of which the first hasn't arrived: that one is lost where
- * it was going to, the second where it starts, and both come again. The retries last for 4.3 s:
+ * it was going to, the second where it starts, and both come again. The retries last for 8.6 s:
  * whoever opens the port may wait for a processor meanwhile. */
 static void port_flap_in_flight(struct side *s)
 {
-	struct pair_options options = { .timeout = 17, .retry = 7 };
+	struct pair_options options = { .timeout = 18, .retry = 7 };
 	struct pair p;
 
 	pair_open(s, &p, &options);
