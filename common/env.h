@@ -63,6 +63,7 @@ struct mpib_env {
 	int connect_timeout_sec;
 	int split_min;
 	int failover;
+	int rail_stall_ms;
 	uint8_t origin[MPIB_ENV_ROWS_MAX]; /* enum mpib_env_origin, by row */
 };
 

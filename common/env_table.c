@@ -77,6 +77,9 @@ const struct mpib_env_row mpib_env_rows[] = {
 	  "bytes from which a message is divided between the rails" },
 	{ "MPIB_FAILOVER", "1", NUMBER(0, 1, failover), OWN,
 	  "1: a connection survives the loss of one of its two rails, where both ends have it on" },
+	{ "MPIB_RAIL_STALL_MS", "3000", NUMBER(0, 600000, rail_stall_ms), OWN,
+	  "milliseconds without a completion after which a rail is taken for lost while the other "
+	  "one completes; 0: never" },
 };
 
 const size_t mpib_env_row_count = MPIB_ARRAY_SIZE(mpib_env_rows);

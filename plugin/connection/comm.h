@@ -38,7 +38,13 @@ enum mpib_flag {
 	MPIB_FLAG_PEER_ROWS = 32,    /* BYE told bye_rows */
 	MPIB_FLAG_FLUSHED = 64, /* progress's: requests were flushed, of unknown cause so far */
 	MPIB_FLAG_RAIL = 128,	/* no trouble: a rail is lost or back, see rails.h */
+	MPIB_FLAG_LOOK = 256, /* no trouble: nothing of a rail has completed lately, see stall.h */
 };
+
+/* Whatever fails from then on may be of the connection's end. */
+#define MPIB_FLAGS_END                                                                             \
+	((unsigned int)(MPIB_FLAG_PEER_BYE | MPIB_FLAG_PEER_GONE | MPIB_FLAG_PEER_FAIL |           \
+			MPIB_FLAG_DEVICE_FATAL | MPIB_FLAG_QP_FATAL))
 
 /* Why a sender's fast path is closed; bits of mpib_comm.busy. */
 enum mpib_busy {

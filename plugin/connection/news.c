@@ -8,6 +8,7 @@
 #include "plugin/agent/agent_shares.h"
 #include "plugin/base/log.h"
 #include "plugin/connection/rails.h"
+#include "plugin/connection/stall.h"
 #include "plugin/verbs/async.h"
 
 /* What comes of a rail whose loss is known. */
@@ -111,6 +112,8 @@ int mpib_comm_watch_ctl(struct mpib_comm *comm)
 	r = mpib_watch_add(&comm->ctl_watch, EPOLLIN);
 	if (comm->rails)
 		comm->rails->live = r == 0;
+	if (r == 0 && comm->rails)
+		mpib_stall_watch(comm);
 	if (r == 0)
 		on_ctl(&comm->ctl_watch, EPOLLIN); /* what came together with the last frame */
 	mpib_watch_unlock();

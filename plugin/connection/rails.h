@@ -90,6 +90,18 @@ struct mpib_rail_maker {
 	int (*connect)(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *peer);
 };
 
+/* What is known of rails over which nothing comes back (stall.h). Receiver: of the rail with the
+ * clear-to-sends alone. */
+struct mpib_stall {
+	uint64_t due_ms;	       /* the next look */
+	uint64_t seen[MPIB_RAIL_MAX];  /* completions at the latest one */
+	bool moved[MPIB_RAIL_MAX];     /* there were new ones then */
+	uint32_t looks[MPIB_RAIL_MAX]; /* without any while the other rail had some */
+	uint32_t seen_limit;	       /* receiver: cts_limit */
+	bool asking;		       /* receiver: a write is out that asks ... */
+	uint32_t asked_limit;	       /* ... and sets cts_limit to this, or beyond */
+};
+
 /* A row's part that is being posted again and needs several work requests. */
 struct mpib_again {
 	struct mpib_request *head; /* of the row; NULL: none */
@@ -103,6 +115,7 @@ struct mpib_again {
 struct mpib_rails {
 	/* Under the watch lock. */
 	struct mpib_rail_loss rail[MPIB_RAIL_MAX];
+	struct mpib_stall stall;
 	bool live;	   /* from established to close */
 	const char *wrong; /* what the peer said that can't be; the progress thread fails by it */
 

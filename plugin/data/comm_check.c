@@ -10,6 +10,7 @@
 #include "plugin/connection/news.h"
 #include "plugin/data/comm_error.h"
 #include "plugin/data/rail_loss.h"
+#include "plugin/data/stall_look.h"
 #include "plugin/verbs/async.h"
 
 static int device_lost(struct mpib_comm *comm)
@@ -103,14 +104,21 @@ int mpib_comm_check(struct mpib_comm *comm)
 
 	if (comm->error)
 		return comm->error;
+	if (flags & MPIB_FLAG_LOOK) {
+		int r = mpib_stall_look(comm);
+
+		if (r < 0)
+			return r;
+		flags = atomic_load_explicit(&comm->flags, memory_order_acquire);
+	}
 	if (flags & MPIB_FLAG_RAIL) {
 		int r = mpib_rails_step(comm);
 
 		if (r < 0)
 			return r;
-		flags = atomic_load_explicit(&comm->flags, memory_order_acquire) &
-			~(unsigned int)MPIB_FLAG_RAIL;
+		flags = atomic_load_explicit(&comm->flags, memory_order_acquire);
 	}
+	flags &= ~(unsigned int)(MPIB_FLAG_RAIL | MPIB_FLAG_LOOK);
 	if (!flags)
 		return 0;
 	/* BYE may tell that all is done, whatever happened since. */

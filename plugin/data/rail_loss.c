@@ -382,15 +382,13 @@ static bool says_lost(enum ibv_wc_status status)
 __attribute__((cold)) bool mpib_rail_failed(struct mpib_comm *comm, unsigned int rail,
 					    enum ibv_wc_status status)
 {
-	const unsigned int ends = MPIB_FLAG_PEER_BYE | MPIB_FLAG_PEER_GONE | MPIB_FLAG_PEER_FAIL |
-				  MPIB_FLAG_DEVICE_FATAL | MPIB_FLAG_QP_FATAL;
 	bool lost;
 
 	if (!comm->rails || !says_lost(status))
 		return false;
 	mpib_watch_lock();
 	lost = comm->rails->rail[rail].stopped ||
-	       (!(atomic_load_explicit(&comm->flags, memory_order_acquire) & ends) &&
+	       (!(atomic_load_explicit(&comm->flags, memory_order_acquire) & MPIB_FLAGS_END) &&
 		mpib_rails_lose(comm, rail, MPIB_CAUSE_COMPLETION));
 	mpib_watch_unlock();
 	return lost;

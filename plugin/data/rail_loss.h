@@ -40,6 +40,10 @@ void mpib_send_take_rail(struct mpib_comm *comm, unsigned int rail);
 /* Posts a request without data on the rail's new QPs. 0, or a negative errno. */
 int mpib_send_probe(struct mpib_comm *comm, unsigned int rail);
 
+/* The same on a rail in use that has nothing under way: its completion says that it is alive. 0, or
+ * an error, which has failed the connection. */
+int mpib_send_ask(struct mpib_comm *comm, unsigned int rail);
+
 /* ---- the receiver's part (recv_again.c) -------------------------------------------------------
  */
 

@@ -95,6 +95,9 @@ static int reap(struct mpib_comm *comm)
 {
 	int r = mpib_poll_rail(comm, comm->recv.cts_rail);
 
+	if (r == 0 && comm->recv.tail == comm->recv.cts_limit &&
+	    atomic_load_explicit(&comm->flags, memory_order_relaxed))
+		r = mpib_comm_check(comm);
 	if (r < 0)
 		return r;
 	return comm->recv.tail != comm->recv.cts_limit;

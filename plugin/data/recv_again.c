@@ -92,6 +92,7 @@ int mpib_recv_leave_rail(struct mpib_comm *comm, unsigned int rail, struct mpib_
 /* Clear-to-sends go by QP 0 of @rail from here on. */
 static void move_cts(struct mpib_comm *comm, unsigned int rail)
 {
+	comm->rails->stall.asking = false;
 	comm->recv.cts_rail = rail;
 	comm->recv.cts_qp = comm->qp[rail][0];
 	comm->recv.cts_count = &comm->counters->rail[rail].cts;
@@ -155,6 +156,8 @@ int mpib_recv_settle(struct mpib_comm *comm, unsigned int rail, const struct mpi
 	}
 	if (!moved)
 		comm->recv.cts_limit = comm->recv.tail + MPIB_CTS_DEPTH;
+	else if ((int32_t)(comm->recv.cts_limit - comm->recv.tail) < 0)
+		comm->recv.cts_limit = comm->recv.tail; /* it is full */
 	return moved;
 }
 

@@ -191,6 +191,25 @@ static int post(struct mpib_comm *comm, unsigned int rail, const struct mpib_sen
 	return r ? mpib_comm_post_failed(comm, rail, "ibv_post_send failed", r) : 1;
 }
 
+int mpib_send_ask(struct mpib_comm *comm, unsigned int rail)
+{
+	const struct mpib_send_qp *qp = qp_with_room(comm, rail, 1);
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma.remote_addr = comm->send.record_addr,
+		.wr.rdma.rkey = comm->remote_qps.ring_rkey[rail],
+	};
+	int r;
+
+	if (!qp)
+		return 0;
+	wr.wr_id = 1ull << MPIB_WR_ENTRIES_SHIFT | (uint64_t)qp->index << MPIB_WR_QP_SHIFT |
+		   MPIB_WR_CHAIN | MPIB_WR_AGAIN;
+	r = post(comm, rail, qp, &wr, 1);
+	return r < 0 ? r : 0;
+}
+
 static void posted(struct mpib_comm *comm, struct mpib_request *req, unsigned int part,
 		   unsigned int rail)
 {

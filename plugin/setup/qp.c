@@ -102,6 +102,12 @@ static bool may_post_cts(const struct mpib_comm *comm, unsigned int rail, unsign
 	       (comm->kind == MPIB_COUNTER_RECV && k == 0 && mpib_rails_possible(comm));
 }
 
+/* Clear-to-sends, and where a rail may be lost the write that asks whether they get through. */
+static unsigned int cts_depth(const struct mpib_comm *comm)
+{
+	return MPIB_CTS_DEPTH + mpib_rails_possible(comm);
+}
+
 static uint8_t traffic_class(const struct mpib_comm *comm, unsigned int rail, unsigned int k)
 {
 	return posts_cts(comm, rail, k) ? comm->local.cts_traffic_class : comm->local.traffic_class;
@@ -110,7 +116,7 @@ static uint8_t traffic_class(const struct mpib_comm *comm, unsigned int rail, un
 unsigned int mpib_qps_sq_depth(const struct mpib_comm *comm, unsigned int rail, unsigned int k)
 {
 	if (may_post_cts(comm, rail, k))
-		return MPIB_CTS_DEPTH;
+		return cts_depth(comm);
 	if (comm->kind == MPIB_COUNTER_RECV || !(comm->data_mask & mpib_rail_bit(rail)))
 		return 1;
 	return MPIB_SQ_DEPTH;
@@ -125,7 +131,7 @@ int mpib_qps_cq_depth(const struct mpib_comm *comm, unsigned int rail)
 	if (depth && comm->kind == MPIB_COUNTER_SEND)
 		depth += comm->nqps[rail] * MPIB_SQ_CHAINED;
 	if (may_post_cts(comm, rail, 0))
-		depth += MPIB_CTS_DEPTH;
+		depth += cts_depth(comm);
 	if (comm->kind == MPIB_COUNTER_RECV && mpib_rails_possible(comm))
 		depth += MPIB_REQUESTS_MAX; /* what the other rail has lost */
 	return depth ? (int)depth : 1;

@@ -16,7 +16,8 @@
  * their QP, and MPIB_SQ_CHAINED of each QP. Few of the latter ask for a completion, but a QP that
  * fails completes all that it has.
  *
- * A receiver posts clear-to-sends on one QP, cts_limit of them; its other QPs post nothing. Its
+ * A receiver posts clear-to-sends on one QP, cts_limit of them, and where a rail may be lost one
+ * write that asks whether they get through (data/stall_look.c); its other QPs post nothing. Its
  * CQ gets one immediate at most for each row that is posted, and one completion for each flush,
  * and those have a request of one pool; on the rail with the clear-to-sends also theirs, all of
  * them where the QP fails. Where a rail may be lost (docs/failover.md) either may have the
@@ -35,8 +36,9 @@
 
 #define MPIB_CTS_SIGNAL_SLOTS 128 /* a CTS write in this many asks for a completion */
 /* CTS writes that may be out without a completion: at least MPIB_CTS_SIGNAL_SLOTS, or the one that
- * makes room would never be posted. Twice that: nobody waits for it. */
-#define MPIB_CTS_DEPTH 256
+ * makes room would never be posted. Twice that: nobody waits for it. One less, so that with the one
+ * that asks it is a power of two, to which devices round up. */
+#define MPIB_CTS_DEPTH 255
 /* Two elements; what is asked for, see mpib_qps_create. */
 #define MPIB_INLINE_MAX 64
 

@@ -197,6 +197,8 @@ struct fab_qp {
 
 	/* Responder, engine lock. */
 	uint64_t exp_seq, exp_off;
+	uint64_t told_seq;   /* what the requester knows of exp_seq */
+	uint16_t told_epoch; /* that of the latest request */
 	struct fab_rwqe cur; /* receive in use by a SEND under way */
 	struct ibv_sge cur_sge[FAB_SGE_MAX];
 	uint32_t pending_reads;

@@ -93,6 +93,17 @@ static int cmd_latency(uint32_t dev, char **args)
 	return 0;
 }
 
+static int cmd_silent(uint32_t dev, char **args)
+{
+	uint32_t on = strcmp(args[0], "on") == 0;
+
+	if (!on && strcmp(args[0], "off") != 0)
+		return -EINVAL;
+	atomic_store(&meeting.state->dev[dev].silent, on);
+	tell(FAB_LOG_SETTINGS, dev, 0);
+	return 0;
+}
+
 static int cmd_late(uint32_t dev, char **args)
 {
 	uint64_t usec;
@@ -249,6 +260,7 @@ static int cmd_reset(uint32_t dev, char **args)
 	atomic_store(&state->latency_ns, conf->latency_ns);
 	atomic_store(&state->delay_max_ns, 0);
 	atomic_store(&state->delay_min_ns, 0);
+	atomic_store(&state->silent, 0);
 	atomic_store(&state->late_ns, 0);
 	atomic_store(&state->late_parts, 0);
 	atomic_store(&state->unseen_ns, conf->unseen_ns);
@@ -293,6 +305,8 @@ static int cmd_show(uint32_t dev, char **args)
 		     atomic_load(&state->dead) ? " dead" : "", atomic_load(&state->rate),
 		     atomic_load(&state->latency_ns) / 1000, atomic_load(&state->tx_bytes),
 		     atomic_load(&state->rx_bytes));
+	if (atomic_load(&state->silent))
+		(void)printf("  silent\n");
 	if (atomic_load(&state->spread_bytes))
 		(void)printf("  spread_bytes %" PRIu64 "\n", atomic_load(&state->spread_bytes));
 	if (atomic_load(&state->late_ns) || atomic_load(&state->late_parts))
@@ -338,6 +352,8 @@ static const struct command {
 	{ "port", cmd_port, 1, 1, "NODE/DEV up|down" },
 	{ "rate", cmd_rate, 1, 1, "NODE/DEV BYTES_A_SECOND (0: no limit)" },
 	{ "latency", cmd_latency, 1, 1, "NODE/DEV MICROSECONDS (one way)" },
+	{ "silent", cmd_silent, 1, 1,
+	  "NODE/DEV on|off (what it sends is lost, and nobody is told)" },
 	{ "late", cmd_late, 1, 1, "NODE/DEV MICROSECONDS (what a port's end finds under way)" },
 	{ "unseen", cmd_unseen, 1, 1, "NODE/DEV MICROSECONDS (from a write's answer to memory)" },
 	{ "cut", cmd_cut, 1, 1, "NODE/DEV N (port down as request N leaves; 0: not any more)" },

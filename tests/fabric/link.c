@@ -117,6 +117,12 @@ bool fab_link_port_up(const struct fab_link *link)
 	       !atomic_load_explicit(&b->dead, memory_order_relaxed);
 }
 
+bool fab_link_silent(const struct fab_link *link, uint32_t dev)
+{
+	return link->local_dev != link->peer_dev &&
+	       atomic_load_explicit(&fab_dev_state(dev)->silent, memory_order_relaxed);
+}
+
 /* --- making --- */
 
 static int watch(struct fab_link *link, int fd)

@@ -124,6 +124,8 @@ void fab_link_socket(struct fab_link *link, uint32_t events); /* bell, or the pe
 void fab_link_free(struct fab_link *link);
 void fab_link_ring(struct fab_link *link); /* tells the peer that something was published */
 bool fab_link_port_up(const struct fab_link *link);
+/* Whether what @dev sends over the link is lost; a NIC reaches itself all the same. */
+bool fab_link_silent(const struct fab_link *link, uint32_t dev);
 
 /* Room for an entry with @len payload bytes, or NULL; then fill it and publish. */
 struct fab_pkt *fab_ring_reserve(struct fab_ring *ring, size_t len);

@@ -183,7 +183,8 @@ void fab_requester_timer(struct fab_qp *qp, uint64_t now)
 		fab_requester_finish(qp, qp->sq_una, IBV_WC_RETRY_EXC_ERR);
 		return;
 	}
-	if (qp->stalled && !(qp->link && fab_link_port_up(qp->link))) {
+	if (qp->stalled && !(qp->link && fab_link_port_up(qp->link) &&
+			     !fab_link_silent(qp->link, qp->link->peer_dev))) {
 		wait_start(qp, FAB_WAIT_RETRY, 4096ULL << qp->attr.timeout);
 		return;
 	}

@@ -41,8 +41,15 @@ static void send_ack(struct fab_link *link, struct fab_qp *qp)
 
 	if (!pkt)
 		return;
-	pkt->op = FAB_OP_ACK;
-	pkt->seq = qp->exp_seq;
+	/* An answer that is lost is nothing to its requester, which asks again after its timer. */
+	if (fab_link_silent(link, link->local_dev)) {
+		pkt->op = FAB_OP_LOST;
+		pkt->epoch = qp->told_epoch;
+	} else {
+		pkt->op = FAB_OP_ACK;
+		qp->told_seq = qp->exp_seq;
+	}
+	pkt->seq = qp->told_seq;
 	answer_end(link, pkt);
 }
 
@@ -316,7 +323,7 @@ static bool read_turn(struct fab_link *link)
 	/* Room for the ack that may follow, too. */
 	if (!fab_ring_reserve(&link->resp, len + 4 * FAB_RING_ALIGN))
 		return false;
-	if (!fab_link_port_up(link)) {
+	if (!fab_link_port_up(link) || fab_link_silent(link, link->local_dev)) {
 		if (!read->stalled)
 			refuse(link, &read->pkt, FAB_OP_STALL, 0);
 		read->stalled = true;
@@ -405,6 +412,7 @@ void fab_responder_take(struct fab_link *link, struct fab_qp *qp, const struct f
 	if (!qp->established && atomic_load(&qp->state) == IBV_QPS_RTR)
 		fab_event_qp(qp, IBV_EVENT_COMM_EST);
 	qp->established = true;
+	qp->told_epoch = pkt->epoch;
 	if (pkt->seq < qp->exp_seq) { /* sent again without need */
 		owe_ack(link, qp);
 		return;
@@ -429,7 +437,7 @@ static void receive(struct fab_link *link, const struct fab_pkt *pkt)
 
 	if (!up)
 		fab_late_hold(link, pkt);
-	if (!qp || !up)
+	if (!qp || !up || fab_link_silent(link, link->peer_dev))
 		refuse(link, pkt, FAB_OP_LOST, 0);
 	else
 		fab_responder_take(link, qp, pkt);

@@ -65,6 +65,7 @@ enum fab_death {
 struct fab_state_dev {
 	_Atomic uint32_t port_up;
 	_Atomic uint32_t dead;	       /* enum fab_death */
+	_Atomic uint32_t silent;       /* what it sends is lost, and nobody is told */
 	_Atomic uint64_t rate;	       /* bytes a second, 0 = no limit */
 	_Atomic uint64_t latency_ns;   /* one way */
 	_Atomic uint64_t tx_free_ns;   /* when the wire out is free again, CLOCK_MONOTONIC */

@@ -314,6 +314,17 @@ MPIB_FAILOVER)
 	finish
 	want 0 0
 	;;
+MPIB_RAIL_STALL_MS)
+	# what leaves node 2's SUP is lost, its data and its acknowledgements; retries last 8.6 s
+	both_agents 512
+	export MPIB_RAIL_STALL_MS=400 MPIB_IB_TIMEOUT=18 MPIB_IB_RETRY_CNT=7
+	start_listener
+	"$FABRICCTL" silent 2/sup on || die fabricctl
+	start_connector verify --sizes 70000 --comms 1
+	finish
+	want 0 0
+	grep -q 'SUP rail sup:1 is lost .*nothing of it completes' "$work/connector.err" || die "no loss by a stall"
+	;;
 *)
 	die "no such case"
 	;;

@@ -178,9 +178,50 @@ static void cut_at_request(struct side *s)
 	}
 }
 
+/* What a silent device sends is lost, and what it gets arrives. Nobody is told. */
+static void silence(struct side *s, bool answers)
+{
+	struct pair_options options = { .timeout = 8, .retry = 3 };
+	struct pair p;
+
+	pair_open(s, &p, &options);
+	if (!s->client) {
+		ctl(answers ? "silent 2/sup on" : "silent 1/sup on");
+		fill_pattern(p.buf, 64, 6);
+		require(post(&p, IBV_WR_RDMA_WRITE, 1, 0, 64, IBV_SEND_SIGNALED) == 0, "a post");
+		require(await(p.send_cq).status == IBV_WC_RETRY_EXC_ERR, "retries to be used up");
+	}
+	sync_ends(s);
+	if (s->client)
+		require(pattern_holds(p.buf + ARENA, 64, 6) == answers,
+			"a write to arrive where its answer alone is lost");
+	sync_ends(s);
+	pair_close(&p);
+	sync_ends(s);
+	options.timeout = 14;
+	options.retry = 7;
+	pair_open(s, &p, &options);
+	if (!s->client) { /* silent for less than the retries last */
+		require(post(&p, IBV_WR_RDMA_WRITE, 1, 0, 64, IBV_SEND_SIGNALED) == 0, "a post");
+		(void)usleep(50000);
+		ctl("reset");
+		require(await(p.send_cq).status == IBV_WC_SUCCESS, "success behind a silence");
+		require(write_once(&p, 3 * PART) == IBV_WC_SUCCESS, "a write behind it");
+	}
+	sync_ends(s);
+	pair_close(&p);
+}
+
+static void silent_device(struct side *s)
+{
+	silence(s, false);
+	silence(s, true);
+}
+
 const struct fault_case late_cases[] = {
 	{ .name = "late-packets", .run = late_packets },
 	{ .name = "late-packets-of-a-dead-qp", .run = late_packets_of_a_dead_qp },
 	{ .name = "cut-at-request", .run = cut_at_request },
+	{ .name = "silent-device", .run = silent_device },
 	{ 0 },
 };

@@ -200,16 +200,16 @@ static void test_completions_of_a_receiver(void **state)
 	open_pair("4");
 	comm = recv_comm();
 	fake_hold(recv_comm()->recv.cts_qp->qp_num);
-	for (unsigned int k = 0; k < MPIB_REQUESTS_MAX; k++) {
+	for (unsigned int k = 0; k < MPIB_CTS_DEPTH; k++) {
 		recvs[k] = receive_one(PIECE);
 		assert_non_null(recvs[k]);
 	}
-	for (unsigned int k = 0; k < MPIB_REQUESTS_MAX; k++) {
+	for (unsigned int k = 0; k < MPIB_CTS_DEPTH; k++) {
 		sends[k] = send_one(PIECE);
 		assert_non_null(sends[k]);
 	}
 	fake_fail_qp(recv_comm()->recv.cts_qp->qp_num);
-	assert_int_equal(fake_cq_most(comm->cq[MPIB_SUP]), MPIB_REQUESTS_MAX + MPIB_CTS_DEPTH);
+	assert_int_equal(fake_cq_most(comm->cq[MPIB_SUP]), MPIB_CTS_DEPTH + MPIB_CTS_DEPTH);
 	assert_int_equal(mpib_qps_cq_depth(comm, MPIB_SUP), MPIB_REQUESTS_MAX + MPIB_CTS_DEPTH);
 	assert_int_equal(qp_of(comm, MPIB_SUP, 0).sq_most, MPIB_CTS_DEPTH);
 }
