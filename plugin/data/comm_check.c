@@ -10,7 +10,6 @@
 #include "plugin/connection/news.h"
 #include "plugin/data/comm_error.h"
 #include "plugin/data/rail_loss.h"
-#include "plugin/data/stall_look.h"
 #include "plugin/verbs/async.h"
 
 static int device_lost(struct mpib_comm *comm)

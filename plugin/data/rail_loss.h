@@ -14,6 +14,10 @@ int mpib_rails_step(struct mpib_comm *comm);
  * and nothing else has to be done about the request. */
 bool mpib_rail_failed(struct mpib_comm *comm, unsigned int rail, enum ibv_wc_status status);
 
+/* Whether a rail of which nothing has completed lately is lost: what MPIB_FLAG_LOOK asks for
+ * (stall_look.c). 0, or an error, which has failed the connection. Never from within a poll. */
+int mpib_stall_look(struct mpib_comm *comm);
+
 /* ---- the sender's part (send_again.c) -------------------------------------------------------- */
 
 /* Messages take the other rail from here on. */

@@ -8,9 +8,6 @@
  * no data comes may be the sender's wish. So a write without data asks, behind those of which it
  * isn't known that they have arrived: devices answer it, whatever the programs do.
  */
-#include "plugin/data/stall_look.h"
-
-#include "plugin/base/log.h"
 #include "plugin/connection/stall.h"
 #include "plugin/data/comm_check.h"
 #include "plugin/data/progress.h"
