@@ -11,7 +11,10 @@ export MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=18 MPIB_IB_RETRY_CNT=7 MPIB_
 share=512
 case $name in
 ctss | cts-acks) share=1024 ;; # SOUT has the clear-to-sends alone
-slow) share=113 ;;
+slow) # a machine that is busy with other tests must not make the alarm
+	share=113
+	export MPIB_RAIL_STALL_MS=3000
+	;;
 esac
 start_agent 1 $share
 start_agent 2 $share
@@ -30,7 +33,7 @@ more_than() {
 	[ "$(moved "$1")" -gt "$2" ]
 }
 
-# lost NODE RAIL: what that device sends is lost, both ends know within a bound and what a loaded machine needs, the
+# lost NODE RAIL: what that device sends is lost, both ends know long before the retries are used up, the
 # other rail goes on, and the rail comes back
 lost() {
 	local before RAIL=${2^^} other
@@ -38,13 +41,13 @@ lost() {
 	"$FABRICCTL" silent "$1/$2" on || die fabricctl
 	until_true 20 told 1 "$RAIL rail $2:1 is lost" || die "the loss isn't told by both ends"
 	echo "told after $(($(now_ms) - before)) ms"
-	[ $(($(now_ms) - before)) -lt $((bound + 3000)) ] || die "it took $(($(now_ms) - before)) ms"
+	[ $(($(now_ms) - before)) -lt 8000 ] || die "it took $(($(now_ms) - before)) ms"
 	grep -q "nothing of it completes" "$work/connector.err" || die "the connector doesn't say why"
 	grep -q "nothing of it completes" "$work/listener.err" || die "the listener doesn't say why"
 	other=2/sout
 	[ "$2" = sup ] || other=2/sup
 	before=$(moved $other)
-	until_true 5 more_than $other "$before" || die "nothing goes on"
+	until_true 20 more_than $other "$before" || die "nothing goes on"
 	"$FABRICCTL" silent "$1/$2" off || die fabricctl
 	until_true 20 told 1 "$RAIL rail $2:1 is back" || die "the return isn't told by both ends"
 }
@@ -75,7 +78,7 @@ stopped)
 		sleep $((2 * bound / 1000)).$((2 * bound % 1000 / 100))
 		kill -CONT "${!side}"
 		before=$(moved 2/sout)
-		until_true 10 more_than 2/sout "$((before + 3000000))" || die "nothing goes on after a stop of the $side"
+		until_true 30 more_than 2/sout "$((before + 3000000))" || die "nothing goes on after a stop of the $side"
 	done
 	;;
 esac
