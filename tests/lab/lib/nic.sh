@@ -36,6 +36,15 @@ nic_port() {
 	on "$1" ip link set "$netdev" "$3" || fail "node $1: ip link set $netdev $3"
 }
 
+# nic_mute N RAIL on|off: nothing that node N sends on that rail arrives, and no event tells it.
+nic_mute() {
+	local netdev=eth0 how=add
+
+	[ "$2" = sout ] || netdev=eth1
+	[ "$3" = on ] || how=del
+	on "$1" tc qdisc "$how" dev "$netdev" root netem loss 100% || fail "node $1: tc qdisc $how $netdev"
+}
+
 # limit_rails N SOUT-MBIT SUP-MBIT: what node N sends is limited to these rates, so that the wire
 # and not the emulated CPU is what a figure shows.
 limit_rails() {
