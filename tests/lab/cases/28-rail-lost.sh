@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # grounds: lab fabric
 # nodes: 2
+# limit: 240
 # A node's SUP goes down under a running transfer and comes back: the agents of both ends tell it in the
 # journal, and mpibctl shows which flow lacks which rail, and what share is in force meanwhile. On real verbs it is
 # then lost in silence, as the packets that node 2 sends are, acknowledgements among them. All bytes are right.
