@@ -164,10 +164,10 @@ bool mpib_rails_lose(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_c
  * lock. */
 void mpib_rails_stop(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause);
 
-/* Lets the rail's job do @work; for MPIB_WORK_CONNECT and _ANSWER with @peer. -EINPROGRESS until it
+/* Lets the rail's job do @todo; for MPIB_WORK_CONNECT and _ANSWER with @peer. -EINPROGRESS until it
  * is done, of which MPIB_FLAG_RAIL tells; then its result, once. Progress thread, under the watch
  * lock. */
-int mpib_rails_let(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_work work,
+int mpib_rails_let(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_work todo,
 		   const struct mpib_peer_qps *peer);
 
 /* Says RAIL_DOWN; from a receiver @down has what has arrived. Under the watch lock. */

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define BOUND_MS 60000
-#define SLOW_MS	 1000
+#define SLOW_MS	 2000
 #define SIZE	 20000
 
 static atomic_uint lost, back; /* lines of both ends */
