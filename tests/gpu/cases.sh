@@ -251,11 +251,10 @@ gdr() {
 
 TRAIN_STEPS=200
 
+# train NAME HOSTS PORT: by PyTorch's launcher on each host, as docs/operators.md has it.
 train() {
-	local name=$1 ranks=$2
-
-	launch "$name" "$ranks" python3 "$GPU_TREE/tests/gpu/train.py" RANK "$ranks" \
-		"$CASE/$name" "$TRAIN_STEPS"
+	launch "$1" "$2" torchrun --nnodes "$2" --node-rank RANK --nproc-per-node 1 \
+		--master-addr 127.0.0.1 --master-port "$3" "$GPU_TREE/tests/gpu/train.py" "$TRAIN_STEPS"
 }
 
 # operate: five other shares, and two agents that die and come back, while it trains.
@@ -290,12 +289,12 @@ same_training() {
 
 	net_socket
 	started=$SECONDS
-	train socket "$1"
+	train socket "$1" 29500
 	finish || fail "over Socket: exit statuses ${JOB_RC[*]}: $(tail -n 5 "$CASE/socket.0.out")"
 	measured "over Socket: $((SECONDS - started)) s with start"
 	net_advanced
 	started=$SECONDS
-	train mpib "$1"
+	train mpib "$1" 29501
 	"$2"
 	finish || fail "over MPIB: exit statuses ${JOB_RC[*]}: $(tail -n 5 "$CASE/mpib.0.out"; job_tell)"
 	measured "over MPIB: $((SECONDS - started)) s with start"

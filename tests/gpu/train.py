@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small model, trained with DistributedDataParallel: train.py RANK WORLD FOLDER STEPS.
+"""A small model, trained with DistributedDataParallel: torchrun … train.py STEPS.
 
 Rank 0 prints each step's loss to the last bit, and a hash of the weights at the end."""
 import hashlib
+import os
 import sys
 
 import torch
@@ -10,13 +11,11 @@ import torch.distributed as dist
 
 
 def main():
-    rank, world, folder, steps = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    rank, world, steps = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(sys.argv[1])
     gpu = rank % torch.cuda.device_count()  # ranks may outnumber GPUs
     torch.cuda.set_device(gpu)
     device = torch.device("cuda", gpu)
-    dist.init_process_group(
-        "nccl", rank=rank, world_size=world, device_id=device, init_method=f"file://{folder}/store"
-    )
+    dist.init_process_group("nccl", device_id=device)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(1)
     model = torch.nn.Sequential(
