@@ -20,7 +20,7 @@
 /* Numbers that came later stand in what used to be padding, always zero: a reader shows them only
  * where the header's features say that the writer keeps them. */
 #define MPIB_COUNTERS_HAVE_FAILOVER 1u /* rails_up, losses, returns, parts_again */
-#define MPIB_COUNTERS_HAVE_BUSY	    2u /* speed, timed, completed, busy */
+#define MPIB_COUNTERS_HAVE_BUSY	    4u /* speed, chained, timed, latest, busy, apart; 2 isn't used */
 
 enum mpib_counter_state {
 	MPIB_COUNTER_FREE = 0,
@@ -68,11 +68,13 @@ struct mpib_counter_entry {
 	uint32_t share;	 /* the share of the latest message, 0..1024 (sender) */
 	/* Rails in use, a bit each: 1 SOUT, 2 SUP. A lost rail has none until it is back. */
 	uint32_t rails_up;
-	/* Sender: how often it began to keep `completed` and `busy`, 0: it doesn't. It does while
-	 * the flow's hint says so (common/hint.h). Written last, with release. */
+	/* Sender: how often it began to keep `latest`, `busy` and `apart`, 0: it doesn't. It does
+	 * while the flow's hint says so (common/hint.h). Written last, with release. */
 	uint32_t timed;
 	uint32_t speed[2]; /* of each rail's port, Mbit/s; 0: not known */
-	uint32_t pad0[2];
+	/* Sender, modulo 2^32: by how many `requests` are more than completions that were or will
+	 * be polled. */
+	uint32_t chained[2];
 	struct mpib_counter_rail rail[2];
 	uint64_t messages;   /* sends posted, or receives completed (each entry of a group) */
 	uint64_t stalls;     /* sender: calls answered "not now" for want of a CTS */
@@ -83,11 +85,20 @@ struct mpib_counter_entry {
 	uint64_t parts_again[2];
 	/* Timed sender, by rail, in spans: one begins with a message that takes both rails, and
 	 * ends when nothing is under way on the rail. */
-	uint64_t completed[2]; /* of `bytes`, those that completed within one */
-	uint64_t busy[2];      /* ticks of all of them, up to the latest completion */
-	uint64_t since[2];     /* the clock at the latest completion, 0: no span goes on */
+	uint64_t latest[2]; /* the clock when the latest span began, or at a completion since */
+	/* Twice the ticks of all spans. While one goes on they are short of `latest`, and bit 0 is
+	 * set: see mpib_counter_busy(). Written after `latest`, with release. */
+	uint64_t busy[2];
+	uint64_t apart[2]; /* of `bytes`, those posted while no span went on; written before them */
 	uint64_t pad1[1];
 };
+
+/* Ticks that a rail was busy, up to the latest completion, as `busy` and then `latest` were read.
+ */
+static inline uint64_t mpib_counter_busy(uint64_t busy, uint64_t latest)
+{
+	return (busy & 1 ? busy - 1 + 2 * latest : busy) >> 1;
+}
 
 _Static_assert(sizeof(struct mpib_counters_header) == 64, "one cache line");
 _Static_assert(sizeof(struct mpib_counter_rail) == 32, "half a cache line");

@@ -180,10 +180,11 @@ static void look_at_times(struct mpib_tuning *tuning, struct mpib_reg *reg,
 {
 	const struct mpib_balance_counts counts = {
 		.timed = times->timed,
-		.posted = { times->posted[0], times->posted[1] },
-		.completed = { times->completed[0], times->completed[1] },
+		.bytes = { times->bytes[0], times->bytes[1] },
+		.apart = { times->apart[0], times->apart[1] },
+		.posts = { times->posts[0], times->posts[1] },
+		.done = { times->done[0], times->done[1] },
 		.busy_nsec = { times->busy_nsec[0], times->busy_nsec[1] },
-		.queued = { times->queued[0], times->queued[1] },
 		.under_way = { times->under_way[0], times->under_way[1] },
 	};
 	enum mpib_balance_lie lie = mpib_balance_see(&reg->times, &counts, now_usec, &sum->look);

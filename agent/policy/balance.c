@@ -53,12 +53,80 @@
 
 /* ---- one connection's counters -------------------------------------------------------------- */
 
+static bool less(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) < 0;
+}
+
 static bool went_back(const struct mpib_balance_counts *before,
 		      const struct mpib_balance_counts *now, unsigned int rail)
 {
-	return now->posted[rail] < before->posted[rail] ||
-	       now->completed[rail] < before->completed[rail] ||
+	return now->bytes[rail] < before->bytes[rail] || now->apart[rail] < before->apart[rail] ||
+	       less(now->posts[rail], before->posts[rail]) ||
+	       less(now->done[rail], before->done[rail]) ||
 	       now->busy_nsec[rail] < before->busy_nsec[rail];
+}
+
+/* Bytes a part from the @n-th point to the next. */
+static double slope(const struct mpib_balance_curve *curve, unsigned int n)
+{
+	return (double)(curve->at[n + 1].bytes - curve->at[n].bytes) /
+	       (curve->at[n + 1].posts - curve->at[n].posts);
+}
+
+static void curve_forget(struct mpib_balance_curve *curve, unsigned int n)
+{
+	curve->n--;
+	memmove(&curve->at[n], &curve->at[n + 1], (curve->n - n) * sizeof(curve->at[0]));
+}
+
+/* Where there is no room, the second one goes: what was before it is nearly done. */
+static void curve_add(struct mpib_balance_curve *curve, uint32_t posts, uint64_t bytes)
+{
+	unsigned int last = curve->n - 1;
+
+	if (curve->n && curve->at[last].posts == posts)
+		return;
+	/* The two are written one after the other. */
+	if (curve->n && bytes < curve->at[last].bytes)
+		bytes = curve->at[last].bytes;
+	if (curve->n == MPIB_BALANCE_POINTS)
+		curve_forget(curve, 1);
+	curve->at[curve->n].bytes = bytes;
+	curve->at[curve->n++].posts = posts;
+	if (curve->n >= 3 && fabs(slope(curve, curve->n - 2) - slope(curve, curve->n - 3)) <=
+				     slope(curve, curve->n - 3) / 64)
+		curve_forget(curve, curve->n - 2);
+}
+
+/* Bytes of the first @done posts. Of those before the first point the mean is taken. */
+static double curve_at(struct mpib_balance_curve *curve, uint32_t done)
+{
+	double mean;
+
+	while (curve->n > 2 && !less(done, curve->at[1].posts))
+		curve_forget(curve, 0);
+	if (curve->n > 1)
+		mean = slope(curve, 0);
+	else
+		mean = curve->at[0].posts ? (double)curve->at[0].bytes / curve->at[0].posts : 0;
+	return (double)curve->at[0].bytes + (int32_t)(done - curve->at[0].posts) * mean;
+}
+
+/* Bytes that completed within spans since the look before. */
+static uint64_t completed_since(struct mpib_balance_seen *seen,
+				const struct mpib_balance_counts *now, unsigned int rail)
+{
+	uint64_t before = seen->completed[rail];
+	double bytes;
+
+	curve_add(&seen->curve[rail], now->posts[rail],
+		  now->bytes[rail] > now->apart[rail] ? now->bytes[rail] - now->apart[rail] : 0);
+	bytes = curve_at(&seen->curve[rail], now->done[rail]);
+	if (bytes <= (double)before)
+		return 0;
+	seen->completed[rail] = (uint64_t)bytes;
+	return seen->completed[rail] - before;
 }
 
 /* Busy time is told when a part completes, and may be of all the time since it was told before. */
@@ -72,19 +140,19 @@ static bool is_too_busy(const struct mpib_balance_seen *seen, unsigned int rail,
 
 static enum mpib_balance_lie judge(struct mpib_balance_seen *seen,
 				   const struct mpib_balance_counts *now, unsigned int rail,
-				   uint64_t now_usec)
+				   uint64_t now_usec, uint64_t *ret_bytes)
 {
 	const struct mpib_balance_counts *before = &seen->counts;
-	uint64_t bytes = now->completed[rail] - before->completed[rail];
 	uint64_t busy = now->busy_nsec[rail] - before->busy_nsec[rail];
 
 	if (went_back(before, now, rail))
 		return MPIB_BALANCE_BACK;
-	if (now->completed[rail] > now->posted[rail])
+	if (less(now->posts[rail], now->done[rail]))
 		return MPIB_BALANCE_TOO_MANY;
 	if (is_too_busy(seen, rail, busy / 1000, now_usec))
 		return MPIB_BALANCE_TOO_BUSY;
-	if (busy || !bytes)
+	*ret_bytes = completed_since(seen, now, rail);
+	if (busy || !*ret_bytes)
 		seen->timeless[rail] = 0;
 	else if (++seen->timeless[rail] == TIMELESS_LOOKS_MAX)
 		return MPIB_BALANCE_NO_TIME;
@@ -95,16 +163,20 @@ enum mpib_balance_lie mpib_balance_see(struct mpib_balance_seen *seen,
 				       const struct mpib_balance_counts *now, uint64_t now_usec,
 				       struct mpib_balance_look *look)
 {
+	uint64_t bytes[2];
+
 	if (seen->lie || !now->timed)
 		return MPIB_BALANCE_TRUE;
 	if (now->timed != seen->counts.timed) {
 		/* What is told next may have begun before this look. */
 		*seen = (struct mpib_balance_seen){ .counts = *now, .looked_usec = now_usec };
+		for (unsigned int rail = 0; rail < 2; rail++)
+			(void)completed_since(seen, now, rail);
 		return MPIB_BALANCE_TRUE;
 	}
 
 	for (unsigned int rail = 0; rail < 2; rail++) {
-		seen->lie = (uint8_t)judge(seen, now, rail, now_usec);
+		seen->lie = (uint8_t)judge(seen, now, rail, now_usec, &bytes[rail]);
 		if (seen->lie)
 			return (enum mpib_balance_lie)seen->lie;
 	}
@@ -113,12 +185,12 @@ enum mpib_balance_lie mpib_balance_see(struct mpib_balance_seen *seen,
 	for (unsigned int rail = 0; rail < 2; rail++) {
 		uint64_t busy = now->busy_nsec[rail] - seen->counts.busy_nsec[rail];
 
-		look->bytes[rail] += now->completed[rail] - seen->counts.completed[rail];
+		look->bytes[rail] += bytes[rail];
 		look->busy_nsec[rail] += busy;
 		if (busy > look->busy_most_nsec[rail])
 			look->busy_most_nsec[rail] = busy;
 		look->under_way[rail] |= now->under_way[rail];
-		look->queued[rail] += now->queued[rail];
+		look->queued[rail] += now->posts[rail] - now->done[rail];
 		if (busy)
 			seen->told_usec[rail] = seen->looked_usec;
 	}
@@ -133,7 +205,7 @@ const char *mpib_balance_lie_text(enum mpib_balance_lie lie)
 		[MPIB_BALANCE_TRUE] = "its counters are plausible",
 		[MPIB_BALANCE_BACK] = "its counters jumped back",
 		[MPIB_BALANCE_TOO_BUSY] = "its rails were busy for longer than time went by",
-		[MPIB_BALANCE_TOO_MANY] = "it completed more bytes than it posted",
+		[MPIB_BALANCE_TOO_MANY] = "more of its parts completed than it posted",
 		[MPIB_BALANCE_NO_TIME] = "its bytes complete in no time",
 	};
 

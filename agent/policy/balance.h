@@ -21,19 +21,32 @@
 
 /* What a sender counts, by rail. */
 struct mpib_balance_counts {
-	uint32_t timed;	       /* how often it began to tell the last two; 0: it doesn't */
-	uint64_t posted[2];    /* bytes */
-	uint64_t completed[2]; /* bytes, posted ones at most */
+	uint32_t timed;	       /* how often it began to tell busy times; 0: it doesn't */
+	uint64_t bytes[2];     /* posted */
+	uint64_t apart[2];     /* of these, outside of spans of busy time */
+	uint32_t posts[2];     /* parts, modulo 2^32 */
+	uint32_t done[2];      /* of these, completed, as of a moment that isn't later */
 	uint64_t busy_nsec[2]; /* while at least one part was under way, told as parts complete */
-	uint32_t queued[2];    /* parts under way at the moment */
 	bool under_way[2];     /* parts are, in a span of busy time */
+};
+
+/* Bytes posted by the number of posts, at looks: between two of them parts are taken for alike.
+ * What the share's change makes of them is no mistake, as it happens right after a look. */
+#define MPIB_BALANCE_POINTS 5u
+
+struct mpib_balance_curve {
+	struct {
+		uint64_t bytes;
+		uint32_t posts;
+	} at[MPIB_BALANCE_POINTS];
+	uint32_t n;
 };
 
 enum mpib_balance_lie {
 	MPIB_BALANCE_TRUE = 0,
 	MPIB_BALANCE_BACK,     /* a count jumped back */
 	MPIB_BALANCE_TOO_BUSY, /* more busy time than time went by */
-	MPIB_BALANCE_TOO_MANY, /* more bytes completed than posted */
+	MPIB_BALANCE_TOO_MANY, /* more parts completed than posted */
 	MPIB_BALANCE_NO_TIME,  /* bytes complete, and no busy time goes by */
 	MPIB_BALANCE_LIE_MAX,
 };
@@ -41,6 +54,8 @@ enum mpib_balance_lie {
 /* What was seen of a connection so far; all 0: nothing. */
 struct mpib_balance_seen {
 	struct mpib_balance_counts counts;
+	struct mpib_balance_curve curve[2];
+	uint64_t completed[2]; /* bytes within spans, as the curve has them */
 	uint64_t looked_usec;  /* the latest look */
 	uint64_t told_usec[2]; /* busy time may be of after that */
 	uint8_t timeless[2];   /* looks in a row with bytes and no time */

@@ -182,7 +182,7 @@ bool mpib_counter_map_rails(const struct mpib_counter_map *map, uint32_t index,
 
 /* ---- times ---------------------------------------------------------------------------------- */
 
-/* Looks until bytes and time agree. */
+/* Looks until numbers that belong together do. */
 #define LOOKS_MAX 4u
 
 static unsigned int lost_rails(const struct mpib_counter_map *map,
@@ -193,28 +193,40 @@ static unsigned int lost_rails(const struct mpib_counter_map *map,
 	return ~up & 3u;
 }
 
-/* The writer adds bytes first, then time: two looks that are alike have no half of that. */
-static void read_times(const struct mpib_counter_entry *entry, unsigned int rail,
-		       uint64_t *ret_completed, uint64_t *ret_busy)
+/* Completions are counted, then their time is told. */
+static uint64_t read_busy(const struct mpib_counter_entry *entry, unsigned int rail,
+			  uint32_t *ret_done, bool *ret_under_way)
 {
+	uint64_t busy = 0, latest = 0;
+
 	for (unsigned int n = 0; n < LOOKS_MAX; n++) {
-		*ret_completed = load64(&entry->completed[rail]);
-		*ret_busy = load64(&entry->busy[rail]);
-		if (*ret_completed == load64(&entry->completed[rail]) &&
-		    *ret_busy == load64(&entry->busy[rail]))
-			return;
+		uint64_t done = load64(&entry->rail[rail].completions);
+
+		busy = load64(&entry->busy[rail]);
+		latest = load64(&entry->latest[rail]);
+		*ret_done = (uint32_t)done;
+		if (done == load64(&entry->rail[rail].completions) &&
+		    busy == load64(&entry->busy[rail]))
+			break;
 	}
+	*ret_under_way = busy & 1;
+	return mpib_counter_busy(busy, latest);
 }
 
-/* More aren't under way: of groups requests are counted, and one completion for several. */
-#define QUEUED_MAX 4096u
-
-static uint32_t queued(const struct mpib_counter_rail *rail)
+/* Bytes and posts of the same moment. */
+static void read_posts(const struct mpib_counter_entry *entry, unsigned int rail,
+		       struct mpib_counter_times *times)
 {
-	uint64_t completions = load64(&rail->completions);
-	uint64_t count = load64(&rail->requests) - completions;
+	for (unsigned int n = 0; n < LOOKS_MAX; n++) {
+		uint64_t requests = load64(&entry->rail[rail].requests);
 
-	return count <= QUEUED_MAX ? (uint32_t)count : 0;
+		times->bytes[rail] = load64(&entry->rail[rail].bytes);
+		times->apart[rail] = load64(&entry->apart[rail]);
+		times->posts[rail] = (uint32_t)requests - load32(&entry->chained[rail]);
+		if (requests == load64(&entry->rail[rail].requests) &&
+		    times->bytes[rail] == load64(&entry->rail[rail].bytes))
+			return;
+	}
 }
 
 static uint64_t to_nsec(uint64_t ticks, uint32_t ticks_per_ms)
@@ -240,14 +252,10 @@ enum mpib_counter_time mpib_counter_map_times(const struct mpib_counter_map *map
 		.lost = lost_rails(map, entry),
 	};
 	for (unsigned int rail = 0; rail < 2; rail++) {
-		uint64_t busy;
+		uint64_t busy = read_busy(entry, rail, &ret->done[rail], &ret->under_way[rail]);
 
-		/* Completed ones first: they were posted before. */
-		read_times(entry, rail, &ret->completed[rail], &busy);
 		ret->busy_nsec[rail] = to_nsec(busy, load32(&header->ticks_per_ms));
-		ret->posted[rail] = load64(&entry->rail[rail].bytes);
-		ret->queued[rail] = queued(&entry->rail[rail]);
-		ret->under_way[rail] = load64(&entry->since[rail]) != 0;
+		read_posts(entry, rail, ret);
 		ret->speed[rail] = load32(&entry->speed[rail]);
 	}
 	if (ret->timed != load32(&entry->timed))

@@ -47,14 +47,15 @@ bool mpib_counter_map_gin(const struct mpib_counter_map *map, uint32_t index, ui
 
 /* What a sender tells of its parts, see common/counters.h; nanoseconds. */
 struct mpib_counter_times {
-	uint32_t timed; /* 0: it doesn't keep the last two */
-	uint64_t posted[2];
-	uint64_t completed[2];
+	uint32_t timed;	   /* 0: it doesn't keep busy times */
+	uint64_t bytes[2]; /* posted */
+	uint64_t apart[2]; /* of these, posted while no busy time went on */
+	uint32_t posts[2]; /* that complete on their own, modulo 2^32 */
+	uint32_t done[2];  /* of these, completed; before the others were read */
 	uint64_t busy_nsec[2];
-	bool under_way[2];  /* busy time goes on */
-	uint32_t queued[2]; /* parts under way; 0 where that can't be told */
-	uint32_t speed[2];  /* of the ports, Mbit/s, 0: not known */
-	unsigned int lost;  /* rails that it had and hasn't got at present, a mask */
+	bool under_way[2]; /* busy time goes on */
+	uint32_t speed[2]; /* of the ports, Mbit/s, 0: not known */
+	unsigned int lost; /* rails that it had and hasn't got at present, a mask */
 };
 
 enum mpib_counter_time {

@@ -20,10 +20,9 @@ uint32_t mpib_ticks_per_ms(void);
 
 uint64_t mpib_ticks_slow(void);
 
-static inline uint64_t mpib_ticks(void)
+/* Where mpib_ticks_counter is set. */
+static mpib_always_inline uint64_t mpib_ticks_fast(void)
 {
-	if (mpib_unlikely(!mpib_ticks_counter))
-		return mpib_ticks_slow();
 #if defined(__x86_64__)
 	return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
@@ -34,6 +33,11 @@ static inline uint64_t mpib_ticks(void)
 #else
 	return mpib_ticks_slow();
 #endif
+}
+
+static inline uint64_t mpib_ticks(void)
+{
+	return mpib_likely(mpib_ticks_counter) ? mpib_ticks_fast() : mpib_ticks_slow();
 }
 
 #endif

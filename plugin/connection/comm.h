@@ -52,11 +52,10 @@ enum mpib_busy {
 	MPIB_BUSY_POSTING = 2, /* a row waits for the send queues */
 	MPIB_BUSY_FAILED = 4,  /* there is an error */
 	MPIB_BUSY_CLOSED = 8,  /* the peer has closed, with all that was posted */
+	MPIB_BUSY_TIMED = 16,  /* busy times are kept */
+	MPIB_BUSY_IDLE = 32,   /* the same, and of one rail at least no span goes on */
+	MPIB_BUSY_CLOCK = 64,  /* the same, by a clock that takes a system call */
 };
-
-/* `timing`, and its place in busy_or_timing. */
-#define MPIB_TIMING	 1u
-#define MPIB_TIMING_ONLY (MPIB_TIMING << 8)
 
 #define MPIB_FLUSH_SCRATCH 64
 #define MPIB_POLL_BATCH	   16
@@ -180,18 +179,11 @@ struct mpib_comm {
 	struct ibv_cq *cq[MPIB_RAIL_MAX];
 	struct mpib_counter_entry *counters;
 	struct mpib_request_pool pool; /* progress */
-	/* Read together. */
-	union {
-		struct {
-			uint8_t busy;	/* progress: enum mpib_busy */
-			uint8_t timing; /* progress: MPIB_TIMING while busy times are kept */
-		};
-		uint16_t busy_or_timing;
-	};
-	uint8_t kind;	   /* enum mpib_counter_kind */
-	uint8_t rail_mask; /* set-up: rails that have QPs */
-	uint8_t data_mask; /* set-up: rails that may carry bytes */
-	uint8_t use_mask;  /* progress: those of them that do, all of them polled */
+	uint8_t busy;		       /* progress: enum mpib_busy */
+	uint8_t kind;		       /* enum mpib_counter_kind */
+	uint8_t rail_mask;	       /* set-up: rails that have QPs */
+	uint8_t data_mask;	       /* set-up: rails that may carry bytes */
+	uint8_t use_mask;	       /* progress: those of them that do, all of them polled */
 
 	struct mpib_agent_reg agent; /* advanced mode; of it a sender reads `hint` */
 	struct ibv_send_wr *bad;     /* progress: where a post says which request it refused */
@@ -236,6 +228,14 @@ struct mpib_comm {
 
 _Static_assert(offsetof(struct mpib_comm, agent) == MPIB_CACHE_LINE, "all in the first line");
 _Static_assert(offsetof(struct ibv_send_wr, wr.rdma.rkey) < MPIB_CACHE_LINE, "in the first line");
+
+/* Compared in memory each time: compilers load it once, which takes an instruction more. Progress.
+ */
+static mpib_always_inline unsigned int mpib_busy_now(const struct mpib_comm *comm)
+{
+	__asm__("" ::: "memory");
+	return comm->busy;
+}
 
 /* ---- the connections of the process (comm.c) ------------------------------------------------- */
 

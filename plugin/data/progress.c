@@ -31,28 +31,35 @@ static mpib_always_inline void final_completion(struct mpib_comm *comm, unsigned
 			req->remaining = 0;
 }
 
-static __attribute__((noinline)) int after_completions(struct mpib_comm *comm, unsigned int rail,
-						       const struct ibv_wc *end, int n)
+/* What a row that waits for the send queues has to know, and busy times. */
+static __attribute__((noinline, cold)) int after_completions(struct mpib_comm *comm,
+							     unsigned int rail)
 {
-	if (comm->timing)
-		mpib_times_completed(comm, rail, end - n, n);
+	if (comm->busy & MPIB_BUSY_TIMED)
+		mpib_times_completed(comm, rail, mpib_ticks());
 	return comm->busy & MPIB_BUSY_POSTING ? mpib_send_continue(comm) : 0;
+}
+
+/* The same of a timed sender, as it is nearly always; @rail is a constant. */
+static mpib_always_inline int after_timed(struct mpib_comm *comm, unsigned int rail)
+{
+	if (mpib_unlikely(mpib_busy_now(comm) & (MPIB_BUSY_POSTING | MPIB_BUSY_CLOCK)))
+		return after_completions(comm, rail);
+	mpib_times_completed(comm, rail, mpib_ticks_fast());
+	return 0;
 }
 
 /* From a completion on that is in error, of a chain that doesn't end its row, or of a part that was
  * posted again. One that fails nothing, since its cause is still to come, takes nothing from those
- * behind it: they may be of other QPs. @n: all of the poll. */
+ * behind it: they may be of other QPs. */
 static __attribute__((cold, noinline)) int rare_completions(struct mpib_comm *comm,
 							    unsigned int rail,
 							    const struct ibv_wc *wc,
-							    const struct ibv_wc *end, int n)
+							    const struct ibv_wc *end)
 {
-	bool lost = false;
-
 	for (; wc < end; wc++) {
 		int r = 0;
 
-		lost |= wc->status != IBV_WC_SUCCESS || wc->wr_id & MPIB_WR_AGAIN;
 		if (wc->status != IBV_WC_SUCCESS)
 			r = mpib_comm_bad_completion(comm, rail, wc);
 		else if (wc->wr_id & MPIB_WR_AGAIN)
@@ -68,9 +75,7 @@ static __attribute__((cold, noinline)) int rare_completions(struct mpib_comm *co
 		if (r < 0)
 			return r;
 	}
-	if (!lost)
-		return after_completions(comm, rail, end, n);
-	return comm->busy & MPIB_BUSY_POSTING ? mpib_send_continue(comm) : 0;
+	return after_completions(comm, rail);
 }
 
 /* @rail is a constant, @n at least 1. */
@@ -83,16 +88,16 @@ static mpib_always_inline int credit_sends(struct mpib_comm *comm, unsigned int 
 	comm->polled[rail] -= (unsigned int)n;
 	do {
 		if (mpib_unlikely(wc->status != IBV_WC_SUCCESS))
-			return rare_completions(comm, rail, wc, end, n);
+			return rare_completions(comm, rail, wc, end);
 		if (mpib_likely(!(wc->wr_id & MPIB_WR_CHAIN)))
 			requests[MPIB_WR_INDEX(wc->wr_id)].remaining -= mpib_rail_bit(rail);
 		else if (mpib_unlikely(!(wc->wr_id & MPIB_WR_FINAL)))
-			return rare_completions(comm, rail, wc, end, n);
+			return rare_completions(comm, rail, wc, end);
 		else
 			final_completion(comm, rail, wc->wr_id);
 	} while (++wc < end);
-	if (mpib_unlikely(comm->busy_or_timing & (MPIB_BUSY_POSTING | MPIB_TIMING_ONLY)))
-		return after_completions(comm, rail, end, n);
+	if (mpib_unlikely(mpib_busy_now(comm) & (MPIB_BUSY_POSTING | MPIB_BUSY_TIMED)))
+		return after_timed(comm, rail);
 	return 0;
 }
 

@@ -31,8 +31,12 @@
 #include "plugin/data/times.h"
 #include "plugin/wire/imm.h"
 
-/* A row of a group looks so often whether busy times are to be kept. */
-#define FOLLOW_ROWS 64u
+/* What a sender keeps busy times for; a constant. */
+enum timing {
+	TIMING_NOT,  /* it doesn't */
+	TIMING_ON,   /* spans go on, of both rails */
+	TIMING_EDGE, /* one may begin */
+};
 
 static const struct mpib_mr no_mr; /* an empty message may come without */
 
@@ -82,9 +86,10 @@ static mpib_always_inline struct parts split(const struct mpib_comm *comm, size_
 	return (struct parts){ 0, mpib_rail_bit(MPIB_SOUT) };
 }
 
-/* The same of a timed sender, which spares a short message that is alone the second rail. */
-static mpib_always_inline struct parts split_timed(const struct mpib_comm *comm, size_t size,
-						   uint32_t share)
+/* The same of a sender where a span may begin, which spares a short message that is alone the
+ * second rail. */
+static mpib_always_inline struct parts split_at_edge(const struct mpib_comm *comm, size_t size,
+						     uint32_t share)
 {
 	if (size < comm->send.split_min_idle && !(comm->polled[MPIB_SOUT] | comm->polled[MPIB_SUP]))
 		return split(comm, size, share >= MPIB_SHARE_MAX / 2 ? MPIB_SHARE_MAX : 0);
@@ -144,19 +149,21 @@ static mpib_always_inline void fill_alone(struct mpib_comm *comm, unsigned int r
 static mpib_always_inline int send_on(struct mpib_comm *comm, unsigned int rails,
 				      struct mpib_request *req, const struct mpib_cts *cts,
 				      const struct mpib_mr *mr, uint64_t addr, size_t size,
-				      size_t sup, uint32_t imm, bool timed)
+				      size_t sup, uint32_t imm, enum timing timing)
 {
 	const bool on_sout = rails & mpib_rail_bit(MPIB_SOUT);
 	const bool on_sup = rails & mpib_rail_bit(MPIB_SUP);
 
 	req->remaining = rails;
 	imm = htonl(imm | mpib_imm_encode(0, rails, 0));
+	if (timing == TIMING_EDGE && !(on_sout && on_sup))
+		mpib_times_one(comm, on_sup ? MPIB_SUP : MPIB_SOUT, size);
 	if (on_sout)
 		fill_alone(comm, MPIB_SOUT, req, cts, mr, addr, 0, size - sup, imm);
 	if (on_sup)
 		fill_alone(comm, MPIB_SUP, req, cts, mr, addr, size - sup, sup, imm);
-	if (timed && on_sout && on_sup)
-		mpib_times_post(comm);
+	if (timing == TIMING_EDGE && on_sout && on_sup)
+		mpib_times_both(comm);
 	if (on_sout) {
 		int r = post(comm, MPIB_SOUT, next_qp(comm, MPIB_SOUT)->qp, &req->wr[MPIB_SOUT]);
 
@@ -171,7 +178,7 @@ static mpib_always_inline int send_on(struct mpib_comm *comm, unsigned int rails
 static mpib_always_inline int send_alone(struct mpib_comm *comm, const struct mpib_cts *cts,
 					 uint32_t head, uint32_t share, void *data, size_t size,
 					 uint32_t size_q, const struct mpib_mr *mr,
-					 struct mpib_request **ret, bool timed)
+					 struct mpib_request **ret, enum timing timing)
 {
 	struct mpib_counter_entry *counters = comm->counters;
 	struct mpib_request *req = mpib_request_get(&comm->pool);
@@ -188,14 +195,14 @@ static mpib_always_inline int send_alone(struct mpib_comm *comm, const struct mp
 	__atomic_store_n(&comm->send.head, head + 1, __ATOMIC_RELAXED);
 	counters->share = share;
 	counters->messages++;
-	parts = timed ? split_timed(comm, size, share) : split(comm, size, share);
+	parts = timing == TIMING_EDGE ? split_at_edge(comm, size, share) : split(comm, size, share);
 	if (parts.rails == MPIB_RAILS_ALL)
 		return send_on(comm, MPIB_RAILS_ALL, req, cts, mr, addr, size, parts.sup, imm,
-			       timed);
+			       timing);
 	if (parts.rails == mpib_rail_bit(MPIB_SUP))
 		return send_on(comm, mpib_rail_bit(MPIB_SUP), req, cts, mr, addr, size, size, imm,
-			       timed);
-	return send_on(comm, mpib_rail_bit(MPIB_SOUT), req, cts, mr, addr, size, 0, imm, timed);
+			       timing);
+	return send_on(comm, mpib_rail_bit(MPIB_SOUT), req, cts, mr, addr, size, 0, imm, timing);
 }
 
 /* ---- a row of several messages, or of one that has to be cut ------------------------------- */
@@ -285,6 +292,7 @@ static __attribute__((noinline, cold)) int post_full(struct mpib_comm *comm, uns
 	last->wr.next = NULL;
 	last->wr.send_flags = IBV_SEND_SIGNALED;
 	comm->counters->rail[rail].requests += MPIB_GROUP_MAX;
+	comm->counters->chained[rail] += MPIB_GROUP_MAX - 1;
 	r = post_chain(comm, rail, last, MPIB_GROUP_MAX, 0);
 	last->wr.next = &chain->wr[MPIB_GROUP_MAX].wr;
 	last->wr.send_flags = 0;
@@ -337,6 +345,7 @@ static mpib_always_inline int post_rail(struct mpib_comm *comm, unsigned int rai
 		return 0;
 	fill_final(comm, rail);
 	comm->counters->rail[rail].requests += n;
+	comm->counters->chained[rail] += n - 1;
 	r = post_chain(comm, rail, &chain->wr[MPIB_GROUP_MAX], n + 1, MPIB_WR_FINAL);
 	return mpib_unlikely(r < 0) ? r : 1;
 }
@@ -361,7 +370,9 @@ static mpib_always_inline int post_rails(struct mpib_comm *comm, unsigned int le
 			left &= ~mpib_rail_bit(MPIB_SUP);
 	}
 	comm->send.group.unposted = (uint8_t)left;
-	comm->busy = left ? MPIB_BUSY_POSTING : 0;
+	comm->busy &= (uint8_t) ~(MPIB_BUSY_GROUP | MPIB_BUSY_POSTING);
+	if (mpib_unlikely(left))
+		comm->busy |= MPIB_BUSY_POSTING;
 	return 0;
 }
 
@@ -399,8 +410,6 @@ static __attribute__((noinline)) int post_row(struct mpib_comm *comm)
 	group->record[0] = comm->counters->rail[MPIB_SUP].bytes - group->sup_before;
 	if (mpib_unlikely(group->cut))
 		rails |= start_cut(comm);
-	if (mpib_unlikely(comm->timing) && rails == MPIB_RAILS_ALL)
-		mpib_times_post(comm);
 	if (mpib_unlikely(!rails))
 		rails = split(comm, 0, mpib_policy_share(comm)).rails;
 	group->rails = (uint8_t)rails;
@@ -414,11 +423,12 @@ static __attribute__((noinline)) int post_row(struct mpib_comm *comm)
 	return post_rails(comm, rails);
 }
 
-/* Message @k of the row, @cts, which fits. @whole, a constant: each of its parts is one request. */
+/* Message @k of the row, @cts, which fits. Constants: @whole, each of its parts is one request;
+ * @timed, busy times may be kept. */
 static mpib_always_inline int send_in_group(struct mpib_comm *comm, unsigned int k,
 					    const struct mpib_cts *cts, uint32_t share, void *data,
 					    size_t size, const struct mpib_mr *mr, bool whole,
-					    struct mpib_request **ret)
+					    bool timed, struct mpib_request **ret)
 {
 	struct mpib_counter_entry *counters = comm->counters;
 	struct mpib_group *group = &comm->send.group;
@@ -447,7 +457,11 @@ static mpib_always_inline int send_in_group(struct mpib_comm *comm, unsigned int
 		fill_chain(comm, MPIB_SUP, cts, mr, addr, size - sup, sup);
 	if (whole && mpib_likely(size - sup))
 		fill_chain(comm, MPIB_SOUT, cts, mr, addr, 0, size - sup);
-	return left ? 0 : post_row(comm);
+	if (left)
+		return 0;
+	if (timed && comm->busy & MPIB_BUSY_IDLE)
+		mpib_times_row(comm);
+	return post_row(comm);
 }
 
 /* Looks at the row at head: 1 and a group is being collected, 0 not now, or an error. */
@@ -464,8 +478,6 @@ static int begin_group(struct mpib_comm *comm)
 	n = atomic_load_explicit((_Atomic uint8_t *)&row[0].count, memory_order_relaxed);
 	if (n == 0 || n > MPIB_GROUP_MAX)
 		return mpib_comm_fail(comm, -EPROTO, "a clear-to-send row names a wrong count");
-	if (mpib_unlikely(comm->send.head % FOLLOW_ROWS == 0))
-		mpib_times_follow(comm);
 	/* All of it must be here. */
 	for (unsigned int k = 1; k < n; k++)
 		if (mpib_cts_seq(&row[k]) != comm->send.head + 1)
@@ -478,7 +490,7 @@ static int begin_group(struct mpib_comm *comm)
 	group->sup_before = comm->counters->rail[MPIB_SUP].bytes;
 	group->head = NULL;
 	group->cut = false;
-	comm->busy = MPIB_BUSY_GROUP;
+	comm->busy |= MPIB_BUSY_GROUP;
 	return 1;
 }
 
@@ -520,9 +532,10 @@ static int group_general(struct mpib_comm *comm, void *data, size_t size, int ta
 		mr = &no_mr;
 	if (mpib_likely(size <= comm->send.max_uncut))
 		return send_in_group(comm, k, cts, mpib_policy_share(comm), data, size, mr, true,
-				     ret);
+				     true, ret);
 	group->cut = true;
-	return send_in_group(comm, k, cts, mpib_policy_share(comm), data, size, mr, false, ret);
+	return send_in_group(comm, k, cts, mpib_policy_share(comm), data, size, mr, false, true,
+			     ret);
 }
 
 static int alone_general(struct mpib_comm *comm, void *data, size_t size, int tag,
@@ -546,7 +559,8 @@ static int alone_general(struct mpib_comm *comm, void *data, size_t size, int ta
 	/* An empty message has no element, and needs no registration. */
 	req->wr[MPIB_SOUT].num_sge = req->wr[MPIB_SUP].num_sge = size != 0;
 	r = send_alone(comm, cts, comm->send.head, share, data, size, mpib_imm_size_q(size),
-		       mr ? mr : &no_mr, ret, false);
+		       mr ? mr : &no_mr, ret,
+		       comm->busy & MPIB_BUSY_TIMED ? TIMING_EDGE : TIMING_NOT);
 	req->wr[MPIB_SOUT].num_sge = req->wr[MPIB_SUP].num_sge = 1;
 	return r;
 }
@@ -574,8 +588,14 @@ static __attribute__((noinline)) ncclResult_t isend_group_general(struct mpib_co
 
 static mpib_always_inline ncclResult_t isend_row(struct mpib_comm *comm, void *data, size_t size,
 						 int tag, void *mr, struct mpib_request **ret,
-						 bool timed)
+						 enum timing timing)
 {
+	/* That times aren't asked for any more may be noticed at the next edge. */
+	static const enum mpib_hint_want wanted[] = {
+		[TIMING_NOT] = MPIB_HINT_WANT_GIVEN,
+		[TIMING_ON] = MPIB_HINT_WANT_ANY,
+		[TIMING_EDGE] = MPIB_HINT_WANT_TIMED,
+	};
 	uint32_t share, head = comm->send.head;
 	const struct mpib_cts *cts = comm->send.cts[head % MPIB_ROWS].element;
 
@@ -587,47 +607,88 @@ static mpib_always_inline ncclResult_t isend_row(struct mpib_comm *comm, void *d
 		return isend_not_now(comm);
 	if (mpib_unlikely(size > cts->size_low) ||
 	    mpib_unlikely(size - 1 >= comm->send.max_whole) || mpib_unlikely(!mr) ||
-	    mpib_unlikely(!mpib_policy_try(
-		    comm, timed ? MPIB_HINT_WANT_TIMED : MPIB_HINT_WANT_GIVEN, &share)))
+	    mpib_unlikely(!mpib_policy_try(comm, wanted[timing], &share)))
 		return isend_alone_general(comm, data, size, tag, mr, ret);
 	return mpib_result(send_alone(comm, cts, head, share, data, size, mpib_imm_units(size), mr,
-				      ret, timed));
+				      ret, timing));
 }
 
 static __attribute__((noinline)) ncclResult_t isend_alone(struct mpib_comm *comm, void *data,
 							  size_t size, int tag, void *mr,
 							  struct mpib_request **ret)
 {
-	return isend_row(comm, data, size, tag, mr, ret, false);
+	return isend_row(comm, data, size, tag, mr, ret, TIMING_NOT);
 }
 
 static __attribute__((noinline)) ncclResult_t isend_timed(struct mpib_comm *comm, void *data,
 							  size_t size, int tag, void *mr,
 							  struct mpib_request **ret)
 {
-	return isend_row(comm, data, size, tag, mr, ret, true);
+	return isend_row(comm, data, size, tag, mr, ret, TIMING_ON);
+}
+
+static __attribute__((noinline)) ncclResult_t isend_edge(struct mpib_comm *comm, void *data,
+							 size_t size, int tag, void *mr,
+							 struct mpib_request **ret)
+{
+	return isend_row(comm, data, size, tag, mr, ret, TIMING_EDGE);
+}
+
+/* A message of a group that is being collected, where its share may have turned into one that finds
+ * itself, or back. */
+static __attribute__((noinline)) ncclResult_t isend_group_follow(struct mpib_comm *comm, void *data,
+								 size_t size, int tag, void *mr,
+								 struct mpib_request **ret)
+{
+	mpib_times_follow(comm);
+	return isend_group_general(comm, data, size, tag, mr, ret);
 }
 
 /* The first message of the row that isn't matched, and nothing about it asks for the general
  * function. */
+static mpib_always_inline ncclResult_t isend_element(struct mpib_comm *comm, void *data,
+						     size_t size, int tag, void *mr,
+						     struct mpib_request **ret, bool timed)
+{
+	const struct mpib_group *group = &comm->send.group;
+	unsigned int k = (unsigned int)__builtin_ctz(group->left);
+	const struct mpib_cts *cts = &group->row[k];
+	uint32_t share;
+
+	if (mpib_unlikely(cts->tag != (uint32_t)tag) || mpib_unlikely(size > cts->size_low) ||
+	    mpib_unlikely(size > comm->send.max_whole) || mpib_unlikely(!mr) ||
+	    mpib_unlikely(!mpib_policy_try(
+		    comm, timed ? MPIB_HINT_WANT_TIMED : MPIB_HINT_WANT_GIVEN, &share)))
+		return isend_group_follow(comm, data, size, tag, mr, ret);
+	return mpib_result(send_in_group(comm, k, cts, share, data, size, mr, true, timed, ret));
+}
+
+static __attribute__((noinline)) ncclResult_t isend_group_timed(struct mpib_comm *comm, void *data,
+								size_t size, int tag, void *mr,
+								struct mpib_request **ret)
+{
+	return isend_element(comm, data, size, tag, mr, ret, true);
+}
+
+/* An error, a timed sender, a group that waits for the send queues. */
+static __attribute__((noinline)) ncclResult_t isend_busy(struct mpib_comm *comm, void *data,
+							 size_t size, int tag, void *mr,
+							 struct mpib_request **ret)
+{
+	const unsigned int busy = comm->busy & ~(unsigned int)(MPIB_BUSY_IDLE | MPIB_BUSY_CLOCK);
+
+	if (busy == MPIB_BUSY_TIMED)
+		return isend_edge(comm, data, size, tag, mr, ret);
+	if (busy == (MPIB_BUSY_TIMED | MPIB_BUSY_GROUP))
+		return isend_group_timed(comm, data, size, tag, mr, ret);
+	return isend_group_general(comm, data, size, tag, mr, ret);
+}
+
 static __attribute__((noinline)) ncclResult_t isend_group(struct mpib_comm *comm, void *data,
 							  size_t size, int tag, void *mr,
 							  struct mpib_request **ret)
 {
-	const struct mpib_group *group = &comm->send.group;
-	const struct mpib_cts *cts;
-	unsigned int k;
-	uint32_t share;
-
-	if (mpib_unlikely(comm->error || !group->left))
-		return isend_group_general(comm, data, size, tag, mr, ret);
-	k = (unsigned int)__builtin_ctz(group->left);
-	cts = &group->row[k];
-	if (mpib_unlikely(cts->tag != (uint32_t)tag) || mpib_unlikely(size > cts->size_low) ||
-	    mpib_unlikely(size > comm->send.max_whole) || mpib_unlikely(!mr) ||
-	    mpib_unlikely(!mpib_policy_try(comm, MPIB_HINT_WANT_ANY, &share)))
-		return isend_group_general(comm, data, size, tag, mr, ret);
-	return mpib_result(send_in_group(comm, k, cts, share, data, size, mr, true, ret));
+	return isend_element(comm, data, size, tag, mr, ret, false);
 }
 
 ncclResult_t mpib_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle,
@@ -637,10 +698,11 @@ ncclResult_t mpib_isend(void *send_comm, void *data, size_t size, int tag, void 
 	struct mpib_request **ret = (struct mpib_request **)request;
 
 	*ret = NULL;
-	if (!comm->busy_or_timing)
+	if (!mpib_busy_now(comm))
 		return isend_alone(comm, data, size, tag, mhandle, ret);
-	/* An error, a group that is being collected, or one that waits for the send queues. */
-	if (comm->busy)
+	if (mpib_busy_now(comm) == MPIB_BUSY_TIMED)
+		return isend_timed(comm, data, size, tag, mhandle, ret);
+	if (mpib_busy_now(comm) == MPIB_BUSY_GROUP)
 		return isend_group(comm, data, size, tag, mhandle, ret);
-	return isend_timed(comm, data, size, tag, mhandle, ret);
+	return isend_busy(comm, data, size, tag, mhandle, ret);
 }

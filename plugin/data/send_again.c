@@ -15,6 +15,7 @@
 #include "plugin/data/comm_check.h"
 #include "plugin/data/rail_loss.h"
 #include "plugin/data/send.h"
+#include "plugin/data/times.h"
 #include "plugin/wire/imm.h"
 
 void mpib_send_leave_rail(struct mpib_comm *comm, unsigned int rail)
@@ -24,6 +25,7 @@ void mpib_send_leave_rail(struct mpib_comm *comm, unsigned int rail)
 
 	if (mpib_rail_usable(comm, !rail))
 		mpib_comm_follow_agent(comm, false);
+	mpib_times_end(comm);
 	comm->send.share_fixed = comm->send.share_last = rail == MPIB_SUP ? 0 : MPIB_SHARE_MAX;
 	if (comm->busy & MPIB_BUSY_GROUP)
 		group->cut = true; /* mpib_send_missed takes its part on the rail */
@@ -31,7 +33,7 @@ void mpib_send_leave_rail(struct mpib_comm *comm, unsigned int rail)
 		mpib_send_missed(comm, rail);
 		group->unposted &= (uint8_t)~bit;
 		if (!group->unposted)
-			comm->busy = 0;
+			comm->busy &= (uint8_t)~MPIB_BUSY_POSTING;
 	}
 }
 
@@ -107,6 +109,7 @@ unsigned int mpib_send_settle(struct mpib_comm *comm, unsigned int rail,
 {
 	unsigned int moved = 0;
 
+	comm->counters->chained[rail] += comm->polled[rail]; /* none of these completes any more */
 	comm->polled[rail] = 0;
 	if (comm->rails->again.head && comm->rails->again.rail == rail)
 		comm->rails->again.head = NULL; /* all of it, from its beginning */
@@ -339,6 +342,7 @@ static int post_row(struct mpib_comm *comm)
 		last->wr.wr_id = wr_id(again->head, again->qp, n) |
 				 (done ? final_bits(again->part, again->rail) : 0);
 		comm->counters->rail[again->rail].requests += n;
+		comm->counters->chained[again->rail] += n - 1;
 		r = post(comm, again->rail, again->qp, &again->wr[0].wr, n);
 	}
 	if (r > 0) {

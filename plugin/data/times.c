@@ -3,13 +3,6 @@
 
 #include "plugin/base/counters.h"
 #include "plugin/data/policy.h"
-#include "plugin/data/wr_id.h"
-
-/* Numbers that the agent reads while they are written. */
-static void add(uint64_t *to, uint64_t more)
-{
-	__atomic_store_n(to, *to + more, __ATOMIC_RELAXED);
-}
 
 static void begin(struct mpib_comm *comm)
 {
@@ -17,50 +10,43 @@ static void begin(struct mpib_comm *comm)
 
 	if (comm->own_counters || comm->data_mask != MPIB_RAILS_ALL || !mpib_counters_time())
 		return;
-	counters->since[MPIB_SOUT] = counters->since[MPIB_SUP] = 0;
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		if (counters->busy[rail] & 1) /* as it was left */
+			mpib_times_set(&counters->busy[rail],
+				       counters->busy[rail] + 2 * counters->latest[rail] - 1);
 	__atomic_store_n(&counters->timed, counters->timed + 1, __ATOMIC_RELEASE);
-	comm->timing = MPIB_TIMING;
+	comm->busy |= MPIB_BUSY_TIMED | MPIB_BUSY_IDLE | (mpib_ticks_counter ? 0 : MPIB_BUSY_CLOCK);
 }
 
 void mpib_times_follow(struct mpib_comm *comm)
 {
 	bool asked = mpib_policy_is_timed(comm);
 
-	if (asked && !comm->timing)
+	if (asked && !(comm->busy & MPIB_BUSY_TIMED))
 		begin(comm);
-	else if (!asked && comm->timing)
-		comm->timing = 0; /* also where a rail is lost: the hint isn't followed then */
+	else if (!asked)
+		mpib_times_end(comm);
 }
 
-/* What the row that @req is the first of has on @rail. */
-static uint64_t row_bytes(const struct mpib_request *req, unsigned int rail)
+void mpib_times_end(struct mpib_comm *comm)
 {
-	uint64_t bytes = 0;
-
-	for (; req; req = req->mate)
-		bytes += rail == MPIB_SUP ? req->sup_bytes : req->size - req->sup_bytes;
-	return bytes;
+	comm->busy &= (uint8_t) ~(MPIB_BUSY_TIMED | MPIB_BUSY_IDLE | MPIB_BUSY_CLOCK);
 }
 
-void mpib_times_completed(struct mpib_comm *comm, unsigned int rail, const struct ibv_wc *wc, int n)
+void mpib_times_row(struct mpib_comm *comm)
 {
-	struct mpib_request *requests = comm->pool.requests;
-	struct mpib_counter_entry *counters = comm->counters;
-	uint64_t bytes = 0;
-	uint64_t now;
+	uint64_t sout = 0, sup = 0;
 
-	if (!counters->since[rail])
+	if (!(comm->busy & MPIB_BUSY_IDLE))
 		return;
-	for (const struct ibv_wc *end = wc + n; wc < end; wc++) {
-		const struct mpib_request *req = &requests[MPIB_WR_INDEX(wc->wr_id)];
-
-		if (mpib_likely(!(wc->wr_id & MPIB_WR_CHAIN)))
-			bytes += req->sge[rail].length;
-		else if (wc->wr_id & MPIB_WR_FINAL)
-			bytes += row_bytes(req, rail);
+	for (const struct mpib_request *req = comm->send.group.head; req; req = req->mate) {
+		sout += req->size - req->sup_bytes;
+		sup += req->sup_bytes;
 	}
-	now = mpib_ticks();
-	add(&counters->completed[rail], bytes);
-	add(&counters->busy[rail], now - counters->since[rail]);
-	counters->since[rail] = comm->polled[rail] ? now : 0;
+	if (sout && sup) {
+		mpib_times_both(comm);
+		return;
+	}
+	mpib_times_one(comm, MPIB_SOUT, sout);
+	mpib_times_one(comm, MPIB_SUP, sup);
 }

@@ -25,8 +25,9 @@ static void carry(struct mpib_counters_header *header, unsigned int flows, uint6
 			uint64_t bytes = usec * (rail ? 400 : 100);
 
 			entry->rail[rail].bytes += bytes;
-			__atomic_fetch_add(&entry->completed[rail], bytes, __ATOMIC_RELEASE);
-			__atomic_fetch_add(&entry->busy[rail], usec * 1000, __ATOMIC_RELEASE);
+			__atomic_fetch_add(&entry->rail[rail].requests, 1, __ATOMIC_RELEASE);
+			__atomic_fetch_add(&entry->rail[rail].completions, 1, __ATOMIC_RELEASE);
+			__atomic_fetch_add(&entry->busy[rail], 2 * usec * 1000, __ATOMIC_RELEASE);
 		}
 	}
 }

@@ -39,8 +39,9 @@ static void post(struct link *link, struct link_connection *c, unsigned int mess
 			c->timing[rail] = true;
 			c->busy_since[rail] = link->now;
 		}
-		c->part[message][rail] = c->timing[rail] ? parts[rail] : 0;
-		c->counts.posted[rail] += (uint64_t)c->part[message][rail];
+		c->counts.bytes[rail] += (uint64_t)parts[rail];
+		c->counts.apart[rail] += c->timing[rail] ? 0 : (uint64_t)parts[rail];
+		c->counts.posts[rail]++;
 		c->under_way[rail]++;
 		c->counts.under_way[rail] = c->timing[rail];
 	}
@@ -52,13 +53,13 @@ static void complete(struct link *link, struct link_connection *c, unsigned int 
 {
 	c->done[message][rail] = 0;
 	c->under_way[rail]--;
+	c->counts.done[rail]++;
 	if (!c->timing[rail])
 		return;
 	c->busy[rail] += link->now - c->busy_since[rail];
 	c->busy_since[rail] = link->now;
 	c->timing[rail] = c->under_way[rail] > 0;
 	c->counts.under_way[rail] = c->timing[rail];
-	c->counts.completed[rail] += (uint64_t)c->part[message][rail];
 	c->counts.busy_nsec[rail] = (uint64_t)(c->busy[rail] * 1000);
 }
 
@@ -112,10 +113,6 @@ void link_run(struct link *link, uint32_t share, double usec)
 		fill_windows(link, share);
 	while (complete_next(link, end));
 	link->now = end;
-	for (unsigned int n = 0; n < LINK_CONNECTIONS_MAX; n++)
-		for (unsigned int rail = 0; rail < 2; rail++)
-			link->connection[n].counts.queued[rail] =
-				link->connection[n].under_way[rail];
 }
 
 double link_bytes_of(const struct link *link, unsigned int n)

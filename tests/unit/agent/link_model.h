@@ -21,11 +21,8 @@ struct link_connection {
 	uint32_t share;
 	struct mpib_balance_counts counts;
 
-	/* of each message: when its parts are done, 0 for none under way; their bytes, as counted
-	 */
-	double done[LINK_WINDOW_MAX][2];
-	double part[LINK_WINDOW_MAX][2];
-	double carried; /* bytes posted so far, whole messages */
+	double done[LINK_WINDOW_MAX][2]; /* when each message's parts are, 0: none under way */
+	double carried;			 /* bytes posted so far, whole messages */
 	unsigned int under_way[2];
 	bool timing[2]; /* its busy time goes on */
 	double busy_since[2];

@@ -387,13 +387,15 @@ static void counters_that_cannot_be_change_nothing_and_are_told_once(void **stat
 {
 	static const struct {
 		enum mpib_balance_lie lie;
-		int64_t posted, completed, busy; /* added to those of SUP */
+		int64_t bytes, busy; /* added to those of SUP */
+		int32_t posts, done;
 	} lies[] = {
-		{ MPIB_BALANCE_BACK, 0, -1000000, 0 },
-		{ MPIB_BALANCE_BACK, -1000000, 0, 0 },
-		{ MPIB_BALANCE_BACK, 0, 0, -1000000 },
-		{ MPIB_BALANCE_TOO_MANY, 0, 1000000000, 0 },
-		{ MPIB_BALANCE_TOO_BUSY, 0, 0, 2000000000 },
+		{ MPIB_BALANCE_BACK, 0, 0, 0, -1000 },
+		{ MPIB_BALANCE_BACK, 0, 0, -1000, 0 },
+		{ MPIB_BALANCE_BACK, -1000000, 0, 0, 0 },
+		{ MPIB_BALANCE_BACK, 0, -1000000, 0, 0 },
+		{ MPIB_BALANCE_TOO_MANY, 0, 0, 0, 1000 },
+		{ MPIB_BALANCE_TOO_BUSY, 0, 2000000000, 0, 0 },
 	};
 
 	for (size_t k = 0; k < MPIB_ARRAY_SIZE(lies); k++) {
@@ -406,8 +408,9 @@ static void counters_that_cannot_be_change_nothing_and_are_told_once(void **stat
 		ticks(&flow, 50);
 		share = flow.balance.share;
 		lying = *counts;
-		lying.posted[1] += (uint64_t)lies[k].posted;
-		lying.completed[1] += (uint64_t)lies[k].completed;
+		lying.bytes[1] += (uint64_t)lies[k].bytes;
+		lying.posts[1] += (uint32_t)lies[k].posts;
+		lying.done[1] += (uint32_t)lies[k].done;
 		lying.busy_nsec[1] += (uint64_t)lies[k].busy;
 		assert_int_equal(mpib_balance_see(&flow.seen[0], &lying,
 						  (uint64_t)flow.link.now + 10000, &look),
@@ -429,8 +432,9 @@ static void bytes_in_no_time_are_a_lie(void **state)
 	enum mpib_balance_lie lie = MPIB_BALANCE_TRUE;
 
 	for (unsigned int n = 0; n < 10 && !lie; n++) {
-		counts.posted[0] += 1000000;
-		counts.completed[0] += 1000000;
+		counts.bytes[0] += 1000000;
+		counts.posts[0]++;
+		counts.done[0]++;
 		lie = mpib_balance_see(&seen, &counts, 10000 * (n + 1), &look);
 	}
 	assert_int_equal(lie, MPIB_BALANCE_NO_TIME);
@@ -438,7 +442,9 @@ static void bytes_in_no_time_are_a_lie(void **state)
 
 static void a_long_part_may_tell_its_time_at_once(void **state)
 {
-	struct mpib_balance_counts counts = { .timed = 1, .posted = { 1 << 26, 1 << 26 } };
+	struct mpib_balance_counts counts = { .timed = 1,
+					      .bytes = { 1 << 26, 1 << 26 },
+					      .posts = { 1, 1 } };
 	struct mpib_balance_seen seen = { 0 };
 	struct mpib_balance_look look = { 0 };
 
@@ -448,12 +454,54 @@ static void a_long_part_may_tell_its_time_at_once(void **state)
 
 		for (uint64_t usec = 0; usec < 20000000; usec += 10000)
 			assert_int_equal(mpib_balance_see(&seen, &counts, start + usec, &look), 0);
-		counts.completed[1] += 1 << 26;
+		counts.done[1]++;
 		counts.busy_nsec[1] += 20000000000u;
 		assert_int_equal(mpib_balance_see(&seen, &counts, start + 20000000, &look), 0);
-		counts.posted[1] += 1 << 26;
+		counts.bytes[1] += 1 << 26;
+		counts.posts[1]++;
 	}
 	assert_int_equal(look.bytes[1], 1 << 27);
+}
+
+/* Of parts of one size between two looks, each byte counts when its part is done; and what the
+ * process posts while it is looked at changes nothing of that. */
+static void bytes_are_those_of_the_parts_that_are_done(void **state)
+{
+	struct mpib_balance_counts counts = { .timed = 1 };
+	struct mpib_balance_seen seen = { 0 };
+	struct mpib_balance_look look = { 0 };
+	uint64_t bytes_of[64] = { 0 };
+	uint64_t done = 0;
+	uint32_t size = 1000;
+
+	(void)state;
+	counts.posts[0] = counts.done[0] = UINT32_MAX - 20; /* it goes round */
+	counts.bytes[0] = 12345678;
+	assert_int_equal(mpib_balance_see(&seen, &counts, 10000, &look), MPIB_BALANCE_TRUE);
+	for (unsigned int n = 0; n < 200; n++) {
+		/* 1 to 3 of a size that may change with each look, and up to 8 under way */
+		for (unsigned int k = 0; k <= n % 3 && counts.posts[0] - counts.done[0] < 8; k++) {
+			bytes_of[counts.posts[0]++ % 64] = size;
+			counts.bytes[0] += size;
+		}
+		if (n % 10 == 9)
+			size = size == 1000 ? 3000 : 1000;
+		while (counts.posts[0] - counts.done[0] > n % 5) {
+			done += bytes_of[counts.done[0]++ % 64];
+			counts.busy_nsec[0] += 1000;
+		}
+		assert_int_equal(mpib_balance_see(&seen, &counts, 10000 * (n + 2), &look),
+				 MPIB_BALANCE_TRUE);
+		assert_int_equal(look.bytes[0], done);
+	}
+	/* What is on one rail alone doesn't count. */
+	counts.posts[0] += 5;
+	counts.done[0] = counts.posts[0];
+	counts.bytes[0] += 5000;
+	counts.apart[0] += 5000;
+	look.bytes[0] = 0;
+	assert_int_equal(mpib_balance_see(&seen, &counts, 10000000, &look), MPIB_BALANCE_TRUE);
+	assert_in_range(look.bytes[0], 0, 4 * 3000); /* of those that were under way */
 }
 
 static void it_is_not_a_lie_to_begin_anew(void **state)
@@ -464,7 +512,7 @@ static void it_is_not_a_lie_to_begin_anew(void **state)
 	struct mpib_balance_counts anew = { .timed = 2 };
 
 	ticks(&flow, 50);
-	assert_true(counts->completed[0] > 0);
+	assert_true(counts->done[0] > 0);
 	assert_int_equal(
 		mpib_balance_see(&flow.seen[0], &anew, (uint64_t)flow.link.now + 10000, &look),
 		MPIB_BALANCE_TRUE);
@@ -506,6 +554,7 @@ int main(void)
 		cmocka_unit_test(counters_that_cannot_be_change_nothing_and_are_told_once),
 		cmocka_unit_test(bytes_in_no_time_are_a_lie),
 		cmocka_unit_test(a_long_part_may_tell_its_time_at_once),
+		cmocka_unit_test(bytes_are_those_of_the_parts_that_are_done),
 		cmocka_unit_test(it_is_not_a_lie_to_begin_anew),
 		cmocka_unit_test(everything_has_a_text),
 	};

@@ -163,48 +163,32 @@ static void test_a_sender_loses_none(void **state)
 	assert_int_equal(test_log_warnings(), 0);
 }
 
-/* Messages and rows of one, each with bytes on the rail, of a sender that keeps busy times: those
- * that are done count, whatever is among them. */
-static void test_busy_times_count_each_once(void **state)
+/* Whatever is in a batch, its time is told once, and the span ends where nothing is under way. */
+static void test_busy_times_are_told_once_a_batch(void **state)
 {
 	struct mpib_comm *comm = p.send;
 	struct mpib_counter_entry *counters = comm->counters;
 
 	(void)state;
-	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		struct mpib_request *req[BATCH];
-		uint64_t before = counters->completed[rail], bytes = 0;
-		struct ibv_wc wc[BATCH];
+	mpib_watch_lock();
+	mpib_ticks_init();
+	mpib_watch_unlock();
+	for (unsigned int k = 0; k < 4; k++) {
+		const unsigned int rail = k % 2, n = 1 + draw(BATCH);
+		const bool last = k / 2;
+		uint64_t start = mpib_ticks();
 
-		memset(wc, 0, sizeof(wc));
-		for (unsigned int k = 0; k < BATCH; k++) {
-			req[k] = mpib_request_get(&comm->pool);
-			assert_non_null(req[k]);
-			req[k]->remaining = MPIB_REMAINING_ONE;
-			req[k]->rails = (uint8_t)mpib_rail_bit(rail);
-			req[k]->mate = NULL;
-			wc[k].wr_id = req[k]->index | chain_bits(k);
-			if (chain_bits(k)) {
-				req[k]->size = 200;
-				req[k]->sup_bytes = 100;
-				bytes += chain_bits(k) & MPIB_WR_FINAL ? 100 : 0;
-			} else {
-				req[k]->remaining = mpib_rail_bit(rail);
-				req[k]->sge[rail].length = 10;
-				bytes += 10;
-			}
-		}
-		comm->polled[rail] += BATCH;
-		comm->timing = MPIB_TIMING;
-		counters->since[rail] = mpib_ticks();
-		assert_int_equal(deliver(comm, rail, wc, BATCH), 0);
-		comm->timing = 0;
-		assert_int_equal(counters->completed[rail] - before, bytes);
-		assert_int_equal(counters->since[rail], 0); /* nothing is under way */
-		for (unsigned int k = 0; k < BATCH; k++) {
-			req[k]->remaining = 0;
-			mpib_request_put(&comm->pool, req[k]);
-		}
+		comm->polled[rail] += !last;
+		comm->busy |= MPIB_BUSY_TIMED;
+		counters->busy[rail] = 2 * (1000 - start) + 1;
+		counters->latest[rail] = start;
+		send_batch(rail, n, draw(1u << n));
+		assert_int_equal(counters->busy[rail] & 1, !last);
+		assert_int_equal(!!(comm->busy & MPIB_BUSY_IDLE), last);
+		assert_in_range(mpib_counter_busy(counters->busy[rail], counters->latest[rail]),
+				1001, 1000 + mpib_ticks() - start);
+		comm->busy &= (uint8_t) ~(MPIB_BUSY_TIMED | MPIB_BUSY_IDLE);
+		comm->polled[rail] -= !last;
 	}
 }
 
@@ -352,7 +336,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_a_sender_loses_none, start, finish),
-		cmocka_unit_test_setup_teardown(test_busy_times_count_each_once, start, finish),
+		cmocka_unit_test_setup_teardown(test_busy_times_are_told_once_a_batch, start,
+						finish),
 		cmocka_unit_test_setup_teardown(test_a_receiver_counts_each_once, start, finish),
 		cmocka_unit_test_setup_teardown(test_a_failure_keeps_the_receives, start, finish),
 	};

@@ -359,6 +359,9 @@ void world_check_ended(const struct world *w)
 		assert_int_equal(recv->counters->rail[rail].bytes,
 				 send->counters->rail[rail].bytes);
 		assert_int_equal(send->polled[rail], 0);
+		assert_int_equal((uint32_t)(send->counters->rail[rail].requests -
+					    send->counters->rail[rail].completions),
+				 send->counters->chained[rail]);
 		assert_int_equal(((struct mpib_comm *)w->p.recv)->recv.reserved[rail], 0);
 		for (unsigned int k = 0; k < MPIB_QPS_MAX; k++)
 			assert_int_equal(((struct mpib_comm *)w->p.send)->send.chained[rail][k], 0);
