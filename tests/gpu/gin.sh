@@ -7,7 +7,7 @@
 gin_cases() {
 	printf '%s\n' "gin vanilla 64 50" "gin vanilla 8192 50" "gin vanilla 262144 30" "gin plain 65536 30" \
 		"gin 0 65536 30" "gin 512 65536 50" "gin 512 1048576 10" "gin 1024 65536 50" \
-		"gin slow_sup 65536 10" "gin slow_sout 65536 10" \
+		"gin slow_sup 65536 10" "gin slow_sout 65536 10" "gin_sup_cut 65536 1000" \
 		"gin_example 02_gin_alltoall_pure" "gin_example 03_gin_alltoall_hybrid" \
 		"gin_alltoall_perf 3" "gin_alltoall_perf 4"
 }
@@ -87,6 +87,28 @@ gin() {
 	for ((r = 0; r < RANKS_MOST; r++)); do
 		expect_rank "$r" "rank $r: 0 words of $3 rounds"
 	done
+}
+
+# gin_sup_cut BYTES ROUNDS: SUP goes in mid-run.
+gin_sup_cut() {
+	local k r
+
+	gin_nccl
+	gin_compile "$WORK/gin" "$GPU_TREE/tests/gpu/gin/kernel.cu" || fail "nvcc"
+	gin_fabric slow_sup
+	launch gin "$RANKS_MOST" "$WORK/gin" RANK "$RANKS_MOST" "$CASE/gin" "$1" "$2"
+	for ((k = 0; k < 600; k++)); do
+		job_log 'device-initiated communication: rank 0 of' >/dev/null && break
+		sleep 0.05
+	done
+	sleep 1
+	fabricctl port 1/sup down
+	gin_judged
+	for ((r = 0; r < RANKS_MOST; r++)); do
+		expect_rank "$r" "rank $r: 0 words of $2 rounds"
+	done
+	expect_log 'SUP rail .* is lost to .* SOUT takes over'
+	measured "$(job_log 'SUP rail .* is lost to' | head -n 1 | sed 's/.*MPIB : //')"
 }
 
 # gin_example NAME: they print a verdict on rank 0, and mismatches on any.
