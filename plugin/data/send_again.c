@@ -209,6 +209,7 @@ int mpib_send_ask(struct mpib_comm *comm, unsigned int rail)
 		return 0;
 	wr.wr_id = 1ull << MPIB_WR_ENTRIES_SHIFT | (uint64_t)qp->index << MPIB_WR_QP_SHIFT |
 		   MPIB_WR_CHAIN | MPIB_WR_AGAIN;
+	comm->counters->chained[rail]--; /* it completes, and isn't one of `requests` */
 	r = post(comm, rail, qp, &wr, 1);
 	return r < 0 ? r : 0;
 }

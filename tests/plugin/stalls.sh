@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A rail over which nothing comes back, and no event tells of it: found after MPIB_RAIL_STALL_MS, long before the
 # device's retries are used up (34 s). One that is slow, and a process that is stopped, aren't taken for that.
-# usage: stalls.sh data|data-alone|acks|ctss|cts-acks|slow|stopped
+# usage: stalls.sh data|data-alone|acks|ctss|cts-acks|slow|slow-auto|stopped
 # shellcheck source=tests/plugin/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -11,6 +11,10 @@ export MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=20 MPIB_IB_RETRY_CNT=7 MPIB_
 share=512
 case $name in
 ctss | cts-acks) share=1024 ;; # SOUT has the clear-to-sends alone
+slow-auto) # an idle rail is asked whether it is alive, and the agent still believes the counters
+	share=auto
+	export MPIB_RAIL_STALL_MS=3000
+	;;
 slow) # a machine that is busy with other tests must not make the alarm
 	share=113
 	export MPIB_RAIL_STALL_MS=3000
@@ -55,11 +59,12 @@ lost() {
 load="--size 300000"
 case $name in
 data-alone) load="--size 300000 --window 1" ;;
-slow)
+slow | slow-auto)
 	for node in 1 2; do
 		"$FABRICCTL" rate $node/sout 80000000 && "$FABRICCTL" rate $node/sup 10000000 || die fabricctl
 	done
 	load="--size 4000000"
+	[ "$name" = slow ] || load="--size 16000000 --window 1"
 	;;
 esac
 start_listener
@@ -71,7 +76,7 @@ data | data-alone) lost 2 sup ;;
 acks) lost 1 sup ;;
 ctss) lost 1 sout ;;
 cts-acks) lost 2 sout ;;
-slow) sleep 4 ;;
+slow | slow-auto) sleep 4 ;;
 stopped)
 	for side in listener connector; do
 		kill -STOP "${!side}"
@@ -87,6 +92,7 @@ finish
 want 0 0
 hold connector 'r["ok"]'
 case $name in
-slow) [ "$(warnings connector "is lost"):$(warnings listener "is lost")" = 0:0 ] ||
+slow | slow-auto) [ "$(warnings connector "is lost"):$(warnings listener "is lost")" = 0:0 ] ||
 	die "a slow rail is taken for lost" ;;
 esac
+! grep "can't be" "$work"/agentd?.log || die "the agent doesn't believe the counters"
