@@ -29,7 +29,7 @@ expect "status" mpibctl stat
 expect $'set\nstatus' mpibctl s
 expect "--json" mpibctl --j
 expect "10m" mpibctl set x y --for 10
-expect $'sout_busy_rate\nsout_bytes\nsout_losses\nsout_lost\nsout_parts_again\nsout_received\nsout_received_rate\nsout_returns\nsout_sent\nsout_sent_rate\nsout_up' \
+expect $'sout_busy_rate\nsout_bytes\nsout_losses\nsout_lost\nsout_parts_again\nsout_put_bytes\nsout_puts\nsout_received\nsout_received_rate\nsout_returns\nsout_sent\nsout_sent_rate\nsout_up' \
 	mpibctl flows --sort sout_
 expect "sup_parts_again" mpibctl flows --sort sup_parts # the last there is
 expect "connections" mpibctl --sort conn

@@ -241,7 +241,7 @@ static void filters_and_orders(void **state)
 	/* The total is of what is shown. */
 	harness_expect(FLOWS("--peer", "10.0.3.9"), "\"total\": {\"flows\": 2, ");
 	harness_expect(FLOWS("--island", "an-island-of-31-letters-named-B"),
-		       "\"connections\": 3}}");
+		       "\"connections\": 3, \"gin_connections\": 0");
 	harness_expect(agent_ctl_words(&agent, 0, "--peer", "10.9.9.9", "flows", NULL),
 		       "no such flows\n");
 	assert_int_equal(kill(pid, SIGKILL), 0);
