@@ -5,7 +5,7 @@
 # shellcheck source=tests/plugin/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-export MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=8 MPIB_IB_RETRY_CNT=3
+export MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=14 MPIB_IB_RETRY_CNT=3
 if [ "$name" = limits ]; then # no queue more than the connection has: one that stayed would be one too many
 	export MPIB_SOUT_QP=1 MPIB_SUP_QP=1 MPIB_FABRIC=$work/fabric.ini
 	printf '[fabric]\nname = limits\n[device sout]\nmax_qp = 1\nmax_cq = 1\n[device sup]\nmax_qp = 1\nmax_cq = 1\n' >"$MPIB_FABRIC"
@@ -48,7 +48,7 @@ again_lost() {
 }
 
 start_listener
-start_connector bw --check --end-file "$work/end" --seconds "${MPIB_TEST_SWEEP:+3}60" --size 300000 --comms 1
+start_connector bw --check --end-file "$work/end" --seconds "${MPIB_TEST_SWEEP:+3}150" --size 300000 --comms 1
 await_data
 case $name in
 sout | sup)
@@ -94,7 +94,7 @@ exchange) # lost again at a request of the return, and while the frames about it
 		"$FABRICCTL" port 2/sup down || die fabricctl
 		kill -CONT "$end"
 		"$FABRICCTL" port 2/sup up || die fabricctl
-		until_true 20 both_back || die "no return after frames had waited"
+		until_true 60 both_back || die "no return after frames had waited"
 	done
 	;;
 flaps) # 0 to 60 ms down, 0 to 300 ms up
