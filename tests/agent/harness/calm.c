@@ -21,13 +21,6 @@
 /* Promises: of a registration, and of the heartbeat, which comes each second. */
 #define BEAT_GAP_MS 1500.0
 
-/* With a sanitizer the clients alone take more than a core; times of registrations tell nothing. */
-#ifdef __SANITIZE_ADDRESS__
-#define TIMES_COUNT false
-#else
-#define TIMES_COUNT true
-#endif
-
 struct calm_sample {
 	uint64_t start; /* on the clock */
 	uint64_t end;
@@ -126,7 +119,7 @@ static void part_cores(struct calm *calm)
 
 	assert_int_equal(sched_getaffinity(0, sizeof(calm->cores), &calm->cores), 0);
 	prefer(calm->agent->pid);
-	if (CPU_COUNT(&calm->cores) < 2 || !TIMES_COUNT)
+	if (CPU_COUNT(&calm->cores) < 2)
 		return;
 	while (!CPU_ISSET(last, &calm->cores))
 		last--;
@@ -288,7 +281,7 @@ void calm_judge(const char *what, const struct calm_figures *f, double p99_us)
 		fail_msg("%u registrations of well-behaved clients failed", f->failed);
 	if (f->requests < CALM_CLIENTS)
 		fail_msg("only %u registrations of well-behaved clients were served", f->requests);
-	if (TIMES_COUNT && f->p99_us > p99_us)
+	if (f->p99_us > p99_us)
 		fail_msg("p99 of a registration is %.0f us, not %.0f", f->p99_us, p99_us);
 	if (f->beat_gap_ms > BEAT_GAP_MS)
 		fail_msg("no heartbeat for %.0f ms, not %.0f at most", f->beat_gap_ms, BEAT_GAP_MS);
