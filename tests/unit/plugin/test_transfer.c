@@ -144,7 +144,9 @@ static void test_row_counter_wraps(void **state)
 	const uint32_t start_row = UINT32_MAX - 39;
 
 	(void)state;
-	send_comm()->send.head = recv_comm()->recv.tail = recv_comm()->recv.one_until = start_row;
+	send_comm()->send.head = recv_comm()->recv.one_until = start_row;
+	/* The helper thread reads it. */
+	__atomic_store_n(&recv_comm()->recv.tail, start_row, __ATOMIC_RELEASE);
 	recv_comm()->recv.cts_limit = start_row + MPIB_CTS_DEPTH;
 	for (uint32_t k = 0; k < MPIB_ROWS; k++) {
 		uint32_t row = start_row - MPIB_ROWS + k;

@@ -314,7 +314,9 @@ static void near_the_wrap(struct world *w)
 	struct mpib_comm *recv = w->p.recv;
 	const uint32_t start = UINT32_MAX - wire_below(300);
 
-	send->send.head = recv->recv.tail = recv->recv.one_until = start;
+	send->send.head = recv->recv.one_until = start;
+	__atomic_store_n(&recv->recv.tail, start,
+			 __ATOMIC_RELEASE); /* the helper thread reads it */
 	recv->recv.cts_limit = start + MPIB_CTS_DEPTH;
 	for (uint32_t row = start - MPIB_ROWS; row != start; row++)
 		for (unsigned int k = 0; k < MPIB_GROUP_MAX; k++)
