@@ -221,7 +221,7 @@ static void on_lie(void *user, const struct mpib_reg *reg, const char *why)
 {
 	const struct mpib_flows *flows = user;
 
-	mpib_journal_lie(flows->journal, reg, why);
+	mpib_journal_lie(flows->journal, reg, why, true);
 }
 
 void mpib_flows_init(struct mpib_flows *flows)

@@ -179,7 +179,8 @@ static void look_at_times(struct mpib_tuning *tuning, struct mpib_reg *reg,
 			  struct sum *sum)
 {
 	const struct mpib_balance_counts counts = {
-		.timed = times->timed,
+		/* Of what was under way on a lost rail nobody tells when it completed. */
+		.timed = times->lost ? 0 : times->timed,
 		.bytes = { times->bytes[0], times->bytes[1] },
 		.apart = { times->apart[0], times->apart[1] },
 		.posts = { times->posts[0], times->posts[1] },
@@ -190,7 +191,7 @@ static void look_at_times(struct mpib_tuning *tuning, struct mpib_reg *reg,
 	enum mpib_balance_lie lie = mpib_balance_see(&reg->times, &counts, now_usec, &sum->look);
 
 	if (lie)
-		mpib_journal_lie(tuning->journal, reg, mpib_balance_lie_text(lie));
+		mpib_journal_lie(tuning->journal, reg, mpib_balance_lie_text(lie), false);
 	if (reg->times.lie) {
 		note_state(sum, MPIB_BALANCE_LIES);
 		return;

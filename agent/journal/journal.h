@@ -111,8 +111,10 @@ bool mpib_journal_quota(struct mpib_journal *journal, pid_t pid, uid_t uid, unsi
 void mpib_journal_client(struct mpib_journal *journal, pid_t pid, uid_t uid, const char *why);
 /* The same event, of a client that passed a descriptor without a use and stays connected. */
 void mpib_journal_descriptor(struct mpib_journal *journal, pid_t pid, uid_t uid);
-/* The same event, of a process whose counters say what can't be. */
-void mpib_journal_lie(struct mpib_journal *journal, const struct mpib_reg *reg, const char *why);
+/* The same event, of a process whose counters say what can't be, and are believed no more, or only
+ * after a while without that. */
+void mpib_journal_lie(struct mpib_journal *journal, const struct mpib_reg *reg, const char *why,
+		      bool for_good);
 void mpib_journal_limit(struct mpib_journal *journal, const char *text);
 
 #endif

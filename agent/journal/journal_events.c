@@ -263,7 +263,8 @@ void mpib_journal_rails(struct mpib_journal *journal, uint32_t index, const stru
 	}
 }
 
-void mpib_journal_lie(struct mpib_journal *journal, const struct mpib_reg *reg, const char *why)
+void mpib_journal_lie(struct mpib_journal *journal, const struct mpib_reg *reg, const char *why,
+		      bool for_good)
 {
 	struct mpib_entry entry;
 
@@ -272,8 +273,9 @@ void mpib_journal_lie(struct mpib_journal *journal, const struct mpib_reg *reg, 
 
 	mpib_entry_start(&entry, MPIB_EVENT_CLIENT, LOG_WARNING,
 			 "counters of pid %ld (uid %u) say of connection 0x%08x what can't be: %s; "
-			 "not believed from now on",
-			 (long)reg->peer->pid, reg->peer->user->uid, reg->conn_id, why);
+			 "not believed %s",
+			 (long)reg->peer->pid, reg->peer->user->uid, reg->conn_id, why,
+			 for_good ? "from now on" : "until they have been plausible for a while");
 	mpib_entry_add(&entry, "MPIB_CONN_ID=0x%08x", reg->conn_id);
 	add_process(&entry, reg->peer->pid, reg->peer->user->uid);
 	(void)mpib_journal_emit(journal, &entry);

@@ -49,7 +49,14 @@
 #define CLOCK_SLACK_USEC 1000000u
 #define CLOCK_SLACK_PART 20u
 
+/* Numbers of one moment are read one after the other, while they are written, or while their writer
+ * waits for a processor. So a look that says what can't be is left out. Where the next ones are no
+ * better the counters did jump, and count from where they are; so many looks that are as they
+ * should be make up for it. What jumps more often than that is a lie. */
+#define ODD_LOOKS_MAX	   3u
 #define TIMELESS_LOOKS_MAX 3u
+#define DOUBT		   100u
+#define DOUBTS_MAX	   3u
 
 /* ---- one connection's counters -------------------------------------------------------------- */
 
@@ -113,20 +120,31 @@ static double curve_at(struct mpib_balance_curve *curve, uint32_t done)
 	return (double)curve->at[0].bytes + (int32_t)(done - curve->at[0].posts) * mean;
 }
 
-/* Bytes that completed within spans since the look before. */
+/* Bytes that completed within spans beyond those that were seen before. */
 static uint64_t completed_since(struct mpib_balance_seen *seen,
 				const struct mpib_balance_counts *now, unsigned int rail)
 {
-	uint64_t before = seen->completed[rail];
 	double bytes;
 
 	curve_add(&seen->curve[rail], now->posts[rail],
 		  now->bytes[rail] > now->apart[rail] ? now->bytes[rail] - now->apart[rail] : 0);
-	bytes = curve_at(&seen->curve[rail], now->done[rail]);
-	if (bytes <= (double)before)
-		return 0;
-	seen->completed[rail] = (uint64_t)bytes;
-	return seen->completed[rail] - before;
+	bytes = curve_at(&seen->curve[rail], now->done[rail]) - (double)seen->completed[rail];
+	return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+/* Counts from @now on. */
+static void begin(struct mpib_balance_seen *seen, const struct mpib_balance_counts *now,
+		  uint64_t now_usec)
+{
+	seen->counts = *now;
+	seen->looked_usec = now_usec;
+	seen->odd = 0;
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		seen->timeless[rail] = 0;
+		seen->curve[rail].n = 0;
+		seen->completed[rail] = 0;
+		seen->completed[rail] = completed_since(seen, now, rail);
+	}
 }
 
 /* Busy time is told when a part completes, and may be of all the time since it was told before. */
@@ -138,52 +156,66 @@ static bool is_too_busy(const struct mpib_balance_seen *seen, unsigned int rail,
 	return busy_usec > since + since / CLOCK_SLACK_PART + CLOCK_SLACK_USEC;
 }
 
-static enum mpib_balance_lie judge(struct mpib_balance_seen *seen,
-				   const struct mpib_balance_counts *now, unsigned int rail,
-				   uint64_t now_usec, uint64_t *ret_bytes)
+static uint64_t busy_since(const struct mpib_balance_seen *seen,
+			   const struct mpib_balance_counts *now, unsigned int rail)
 {
-	const struct mpib_balance_counts *before = &seen->counts;
-	uint64_t busy = now->busy_nsec[rail] - before->busy_nsec[rail];
+	return now->busy_nsec[rail] - seen->counts.busy_nsec[rail];
+}
 
-	if (went_back(before, now, rail))
-		return MPIB_BALANCE_BACK;
-	if (less(now->posts[rail], now->done[rail]))
-		return MPIB_BALANCE_TOO_MANY;
-	if (is_too_busy(seen, rail, busy / 1000, now_usec))
-		return MPIB_BALANCE_TOO_BUSY;
-	*ret_bytes = completed_since(seen, now, rail);
-	if (busy || !*ret_bytes)
-		seen->timeless[rail] = 0;
-	else if (++seen->timeless[rail] == TIMELESS_LOOKS_MAX)
-		return MPIB_BALANCE_NO_TIME;
+/* What can't be, if anything. */
+static enum mpib_balance_lie odd_at(const struct mpib_balance_seen *seen,
+				    const struct mpib_balance_counts *now, uint64_t now_usec)
+{
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		if (went_back(&seen->counts, now, rail))
+			return MPIB_BALANCE_BACK;
+		if (less(now->posts[rail], now->done[rail]))
+			return MPIB_BALANCE_TOO_MANY;
+		if (is_too_busy(seen, rail, busy_since(seen, now, rail) / 1000, now_usec))
+			return MPIB_BALANCE_TOO_BUSY;
+	}
 	return MPIB_BALANCE_TRUE;
 }
 
-enum mpib_balance_lie mpib_balance_see(struct mpib_balance_seen *seen,
-				       const struct mpib_balance_counts *now, uint64_t now_usec,
-				       struct mpib_balance_look *look)
+/* Bytes count with their time: a process that counted completions may be kept from a processor
+ * before it tells that. Those that complete while no span goes on have none: they were under way
+ * before times were kept, or the curve takes them for others. True where they come again and again
+ * and no time does. */
+static bool is_timeless(struct mpib_balance_seen *seen, const struct mpib_balance_counts *now,
+			unsigned int rail, uint64_t *ret_bytes)
 {
-	uint64_t bytes[2];
+	uint64_t bytes = completed_since(seen, now, rail);
+	bool has_time = busy_since(seen, now, rail) != 0;
 
-	if (seen->lie || !now->timed)
-		return MPIB_BALANCE_TRUE;
-	if (now->timed != seen->counts.timed) {
-		/* What is told next may have begun before this look. */
-		*seen = (struct mpib_balance_seen){ .counts = *now, .looked_usec = now_usec };
-		for (unsigned int rail = 0; rail < 2; rail++)
-			(void)completed_since(seen, now, rail);
-		return MPIB_BALANCE_TRUE;
-	}
+	*ret_bytes = has_time ? bytes : 0;
+	if (!has_time && now->under_way[rail] && bytes)
+		return now->done[rail] != seen->counts.done[rail] &&
+		       ++seen->timeless[rail] == TIMELESS_LOOKS_MAX;
+	seen->completed[rail] += bytes;
+	seen->timeless[rail] = 0;
+	return false;
+}
 
+/* The counters did jump. MPIB_BALANCE_TRUE where that may be, or was told before. */
+static enum mpib_balance_lie hold_against(struct mpib_balance_seen *seen, enum mpib_balance_lie lie)
+{
+	seen->doubt += DOUBT;
+	if (seen->doubt <= (DOUBTS_MAX - 1) * DOUBT)
+		return MPIB_BALANCE_TRUE;
+	seen->doubt = DOUBTS_MAX * DOUBT;
+	seen->lie = (uint8_t)lie;
+	if (seen->told)
+		return MPIB_BALANCE_TRUE;
+	seen->told = true;
+	return lie;
+}
+
+static void add(struct mpib_balance_look *look, const struct mpib_balance_seen *seen,
+		const struct mpib_balance_counts *now, const uint64_t bytes[2])
+{
+	look->connections += busy_since(seen, now, 0) || busy_since(seen, now, 1);
 	for (unsigned int rail = 0; rail < 2; rail++) {
-		seen->lie = (uint8_t)judge(seen, now, rail, now_usec, &bytes[rail]);
-		if (seen->lie)
-			return (enum mpib_balance_lie)seen->lie;
-	}
-	look->connections += now->busy_nsec[0] != seen->counts.busy_nsec[0] ||
-			     now->busy_nsec[1] != seen->counts.busy_nsec[1];
-	for (unsigned int rail = 0; rail < 2; rail++) {
-		uint64_t busy = now->busy_nsec[rail] - seen->counts.busy_nsec[rail];
+		uint64_t busy = busy_since(seen, now, rail);
 
 		look->bytes[rail] += bytes[rail];
 		look->busy_nsec[rail] += busy;
@@ -191,11 +223,76 @@ enum mpib_balance_lie mpib_balance_see(struct mpib_balance_seen *seen,
 			look->busy_most_nsec[rail] = busy;
 		look->under_way[rail] |= now->under_way[rail];
 		look->queued[rail] += now->posts[rail] - now->done[rail];
-		if (busy)
-			seen->told_usec[rail] = seen->looked_usec;
 	}
+}
+
+/* @now is as it should be. */
+static void keep(struct mpib_balance_seen *seen, const struct mpib_balance_counts *now,
+		 uint64_t now_usec)
+{
+	bool has_time = false;
+
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		if (!busy_since(seen, now, rail))
+			continue;
+		seen->told_usec[rail] = seen->looked_usec;
+		has_time = true;
+	}
+	/* Numbers that don't move make up for nothing. */
+	if (has_time && seen->doubt && --seen->doubt == 0)
+		seen->lie = MPIB_BALANCE_TRUE;
+	seen->odd = 0;
 	seen->counts = *now;
 	seen->looked_usec = now_usec;
+}
+
+static enum mpib_balance_lie judge(struct mpib_balance_seen *seen,
+				   const struct mpib_balance_counts *now, uint64_t now_usec,
+				   struct mpib_balance_look *look)
+{
+	enum mpib_balance_lie lie = odd_at(seen, now, now_usec);
+	uint64_t bytes[2];
+
+	if (lie && ++seen->odd < ODD_LOOKS_MAX)
+		return MPIB_BALANCE_TRUE;
+	for (unsigned int rail = 0; rail < 2 && !lie; rail++)
+		if (is_timeless(seen, now, rail, &bytes[rail]))
+			lie = MPIB_BALANCE_NO_TIME;
+	if (lie) {
+		begin(seen, now, now_usec);
+		return hold_against(seen, lie);
+	}
+	if (!seen->lie)
+		add(look, seen, now, bytes);
+	keep(seen, now, now_usec);
+	return MPIB_BALANCE_TRUE;
+}
+
+enum mpib_balance_lie mpib_balance_see(struct mpib_balance_seen *seen,
+				       const struct mpib_balance_counts *counts, uint64_t now_usec,
+				       struct mpib_balance_look *look)
+{
+	struct mpib_balance_counts now = *counts;
+	bool is_new = now.timed != seen->counts.timed;
+
+	if (!now.timed) {
+		seen->counts.timed = 0;
+		return MPIB_BALANCE_TRUE;
+	}
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		if (is_new) {
+			/* A slip in counting, as a rail was lost: it is no lie for good. */
+			seen->ahead[rail] = less(now.posts[rail], now.done[rail])
+						    ? now.done[rail] - now.posts[rail]
+						    : 0;
+			/* What is told next may have begun before this look. */
+			seen->told_usec[rail] = 0;
+		}
+		now.posts[rail] += seen->ahead[rail];
+	}
+	if (!is_new)
+		return judge(seen, &now, now_usec, look);
+	begin(seen, &now, now_usec);
 	return MPIB_BALANCE_TRUE;
 }
 

@@ -21,7 +21,7 @@
 
 /* What a sender counts, by rail. */
 struct mpib_balance_counts {
-	uint32_t timed;	       /* how often it began to tell busy times; 0: it doesn't */
+	uint32_t timed;	       /* how often it began to tell busy times; 0: it doesn't at present */
 	uint64_t bytes[2];     /* posted */
 	uint64_t apart[2];     /* of these, outside of spans of busy time */
 	uint32_t posts[2];     /* parts, modulo 2^32 */
@@ -58,8 +58,12 @@ struct mpib_balance_seen {
 	uint64_t completed[2]; /* bytes within spans, as the curve has them */
 	uint64_t looked_usec;  /* the latest look */
 	uint64_t told_usec[2]; /* busy time may be of after that */
-	uint8_t timeless[2];   /* looks in a row with bytes and no time */
-	uint8_t lie;	       /* enum mpib_balance_lie: nothing is taken from it any more */
+	uint32_t ahead[2];     /* parts that completed beyond those posted, when it began */
+	uint32_t doubt;	       /* looks that have to be as they should until it is 0 */
+	uint8_t timeless[2];   /* looks with bytes of which the time is still to come */
+	uint8_t odd;	       /* looks in a row that can't be, and were left out */
+	uint8_t lie;	       /* enum mpib_balance_lie: nothing is taken from it at present */
+	bool told;	       /* that it lies */
 };
 
 /* What one or several connections add to a window. */
@@ -73,11 +77,13 @@ struct mpib_balance_look {
 	bool under_way[2];	    /* parts are */
 };
 
-/* Adds what @now has beyond @seen to @look, and keeps it; the first sight, and the first after it
- * began anew, add nothing. A lie adds nothing for good, and is returned once. @now_usec: monotonic,
- * not 0. */
+/* Adds what @counts have beyond @seen to @look, and keeps it; the first sight, and the first after
+ * it began anew, add nothing. What can't be adds nothing either: an honest process may seem to say
+ * it once, as its numbers are read while they change. Who says it again and again lies: that is
+ * returned once, and nothing is added until it has been true for a while. @now_usec: monotonic, not
+ * 0. */
 enum mpib_balance_lie mpib_balance_see(struct mpib_balance_seen *seen,
-				       const struct mpib_balance_counts *now, uint64_t now_usec,
+				       const struct mpib_balance_counts *counts, uint64_t now_usec,
 				       struct mpib_balance_look *look);
 /* "its counters jumped back"; also for people. */
 const char *mpib_balance_lie_text(enum mpib_balance_lie lie);

@@ -182,8 +182,8 @@ bool mpib_counter_map_rails(const struct mpib_counter_map *map, uint32_t index,
 
 /* ---- times ---------------------------------------------------------------------------------- */
 
-/* Looks until numbers that belong together do. */
-#define LOOKS_MAX 4u
+/* Looks until numbers that belong together do, while each message changes them. */
+#define LOOKS_MAX 8u
 
 static unsigned int lost_rails(const struct mpib_counter_map *map,
 			       const struct mpib_counter_entry *entry)
