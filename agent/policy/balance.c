@@ -9,10 +9,13 @@
  * the estimate that they come and go independently, which weighs the less the further these are
  * apart. At the balance no rail idles.
  *
- * Where neither idles and yet one has the longer queue, the share leans away from that.
+ * What a rail gives that idles is less certain than what one gives that doesn't. It is busy with
+ * the way there and back, too, and seems slower than it is; or it makes up in bursts for the time
+ * that it idled, and seems faster. So it is taken for a few times as fast as what it carried at
+ * most, and weighs less. While there is always work on the other one, the share leans towards it.
  *
- * A rail that idles between parts is busy with the way there and back, too, and seems slower than
- * it is. So, while there is always work on the other one, the share leans towards it.
+ * Where neither idles and yet one has the longer queue, the share leans away from that: parts wait
+ * there, and on the other rail some are just on the way.
  */
 #include "agent/policy/balance.h"
 
@@ -28,21 +31,27 @@
 /* A few steps are taken at once, then one in so many windows: what looks like steps all the time is
  * noise, which the average is for. */
 #define STEP_COST	  100u
-#define STEPS_AT_ONCE_MAX (3u * STEP_COST)
+#define STEPS_AT_ONCE_MAX (6u * STEP_COST)
 
 /* A rail that is busy for less of the time idles; what the rails differ by at least to tell; and
  * how fast and how far the share leans then, as the logarithm of the rates' ratio. */
 #define ALWAYS_BUSY  0.97
 #define IDLE_NOTICED 0.01
-#define PACE_START   0.02
+#define PACE_START   0.1
 #define PACE_MOST    0.02
 #define PACE_LEAST   0.002
 #define LEAN_MOST    4.0
 
 /* The same by queues: of so many parts at least, and longer by so much of their sum. */
-#define QUEUE_LEAST	10.0
-#define QUEUE_NOTICED	0.6
-#define QUEUE_PACE_MOST 0.4
+#define QUEUE_LEAST	 1.5
+#define QUEUE_LONG	 16.0
+#define QUEUE_NOTICED	 0.2
+#define QUEUE_PACE_MOST	 0.1
+#define QUEUE_PACE_LEAST 0.0005
+
+/* A rail that was busy for a smaller part of the other's time than this is taken for as slow as if
+ * it had been busy for that part. */
+#define BUSY_PART_LEAST 0.4
 
 /* Time that is told in one go may be a little more than went by: there are two clocks, and either
  * side may be kept from a processor between its clock and its counters. */
@@ -415,6 +424,24 @@ static struct estimate estimate(const struct mpib_balance_window *window, unsign
 	};
 }
 
+/* By how much the rail that idles more is believed. */
+static void doubt_idle(struct estimate window[2])
+{
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		double part = window[rail].busy / window[!rail].busy;
+
+		if (part >= 1)
+			continue;
+		if (part < BUSY_PART_LEAST) {
+			window[rail].usec *= BUSY_PART_LEAST / part;
+			window[rail].rate *= part / BUSY_PART_LEAST;
+			window[rail].least *= part / BUSY_PART_LEAST;
+			part = BUSY_PART_LEAST;
+		}
+		window[rail].weight *= part * part;
+	}
+}
+
 /* Bits 0 and 1: the rails that were faster than the average by far, 2 and 3: slower. */
 static uint8_t far_off(const struct estimate window[2], const struct mpib_balance_sum *average)
 {
@@ -462,56 +489,74 @@ static void lean(struct mpib_balance *balance, const struct estimate window[2])
 	pace = lesser(pace, PACE_MOST);
 	pace = (balance->pace < 0) == (idle < 0) ? lesser(pace * 1.1, PACE_MOST)
 						 : greater(pace / 2, PACE_LEAST);
-	step = lesser(pace, fabs(idle) / 10);
+	step = lesser(pace, fabs(idle) / 5);
+	/* It leant too far, then. */
+	if ((balance->lean < 0) != (idle < 0))
+		balance->lean *= 1 - fabs(idle);
 	balance->pace = idle < 0 ? -pace : pace;
 	balance->lean =
 		greater(-LEAN_MOST, lesser(LEAN_MOST, balance->lean + (idle < 0 ? -step : step)));
 }
 
-/* Above 0: more parts wait for SOUT, up to 1. 0 where they are few, or as many for SUP. */
-static double longer_queue(const struct mpib_balance_window *open)
+/* How many parts are under way at a look, on the average: of more windows where they are few, since
+ * a single look then says little. */
+static void follow_queues(struct mpib_balance *balance)
 {
-	double sum = open->queued[0] + open->queued[1];
+	const struct mpib_balance_window *open = &balance->open;
+	double sum = (open->queued[0] + open->queued[1]) / open->looks;
+	double weight = lesser(0.5, greater(0.1, sum / QUEUE_LONG));
+
+	for (unsigned int rail = 0; rail < 2; rail++)
+		balance->queued[rail] +=
+			(open->queued[rail] / open->looks - balance->queued[rail]) * weight;
+}
+
+/* Above 0: more parts wait for SOUT, up to 1. 0 where they are few, or about as many for SUP. */
+static double longer_queue(const struct mpib_balance *balance)
+{
+	double sum = balance->queued[0] + balance->queued[1];
 	double longer;
 
-	if (sum < QUEUE_LEAST * open->looks)
+	if (sum < QUEUE_LEAST)
 		return 0;
-	longer = (open->queued[0] - open->queued[1]) / sum;
+	longer = (balance->queued[0] - balance->queued[1]) / sum;
 	return fabs(longer) < QUEUE_NOTICED ? 0 : longer;
 }
 
 /* Neither rail idled, and yet parts wait for one of them: parts are small and many, so that some
  * are on the way there and back all the time, or the process polls seldom. The window says nothing
  * of rates, then: they would follow from the share, and let it drift. */
-static bool says_nothing(const struct mpib_balance_window *open, const struct estimate window[2])
+static bool says_nothing(const struct mpib_balance *balance, const struct estimate window[2])
 {
 	return window[0].busy >= ALWAYS_BUSY && window[1].busy >= ALWAYS_BUSY &&
-	       fabs(longer_queue(open)) > 0;
+	       fabs(longer_queue(balance)) > 0;
 }
 
-/* The share leans away from it. */
+/* The share leans away from it. It takes a while until a queue shows that: the pace grows slowly.
+ */
 static void lean_from_queue(struct mpib_balance *balance)
 {
-	double longer = longer_queue(&balance->open);
+	double longer = longer_queue(balance);
 	double pace = fabs(balance->pace);
 
-	pace = (balance->pace < 0) == (longer < 0) ? lesser(pace * 2, QUEUE_PACE_MOST)
-						   : greater(pace / 4, PACE_LEAST);
+	pace = (balance->pace < 0) == (longer < 0) ? lesser(pace * 1.1, QUEUE_PACE_MOST)
+						   : greater(pace / 4, QUEUE_PACE_LEAST);
 	balance->pace = longer < 0 ? -pace : pace;
-	balance->lean = greater(-LEAN_MOST, lesser(LEAN_MOST, balance->lean + balance->pace));
+	balance->lean = greater(-LEAN_MOST, lesser(LEAN_MOST, balance->lean + pace * longer));
 }
 
 /* Takes the window into what is known: how. */
 static enum mpib_balance_reason learn(struct mpib_balance *balance,
 				      const struct mpib_balance_limits *limits)
 {
-	const struct estimate window[2] = { estimate(&balance->open, 0),
-					    estimate(&balance->open, 1) };
+	struct estimate window[2] = { estimate(&balance->open, 0), estimate(&balance->open, 1) };
 	enum mpib_balance_reason reason = MPIB_BALANCE_AVERAGE;
 	uint8_t before = balance->off;
 
 	balance->restless -= balance->restless > 0;
-	if (balance->measured && says_nothing(&balance->open, window)) {
+	doubt_idle(window);
+	follow_queues(balance);
+	if (balance->measured && says_nothing(balance, window)) {
 		balance->off = 0;
 		lean_from_queue(balance);
 		return MPIB_BALANCE_AVERAGE;

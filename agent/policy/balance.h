@@ -153,12 +153,13 @@ struct mpib_balance {
 	double lean; /* logarithm of the rates' ratio beyond what was measured: while one rail idles
 		      * and the other doesn't it has more to give */
 	double pace; /* of that; its sign is the latest direction */
-	struct mpib_balance_sum average;		    /* older ones weigh less */
-	struct mpib_balance_sum latest;			    /* the latest window */
-	struct mpib_balance_window open;		    /* the one that is being filled */
-	uint64_t windows;				    /* used */
-	uint64_t unused;				    /* windows that said too little */
-	uint64_t changes;				    /* of the share */
+	double queued[2];		 /* parts under way at a look, of the latest windows */
+	struct mpib_balance_sum average; /* older ones weigh less */
+	struct mpib_balance_sum latest;	 /* the latest window */
+	struct mpib_balance_window open; /* the one that is being filled */
+	uint64_t windows;		 /* used */
+	uint64_t unused;		 /* windows that said too little */
+	uint64_t changes;		 /* of the share */
 	struct mpib_balance_move moves[MPIB_BALANCE_MOVES]; /* the latest first */
 };
 

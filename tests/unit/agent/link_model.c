@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/agent/link_model.h"
 
+#include <math.h>
+
 #include "common/split.h"
 
 double link_random(struct link *link)
@@ -20,10 +22,10 @@ static double carry(struct link *link, unsigned int rail, double bytes)
 	if (link->lost & 1u << rail)
 		rail = !rail;
 	time = bytes / link->rate[rail] * (1 + link->noise * (2 * link_random(link) - 1));
-	if (link->free[rail] < link->now)
+	if (link->free[rail] + link->credit < link->now)
 		link->free[rail] = link->now;
 	link->free[rail] += time;
-	return link->free[rail] + link->latency;
+	return fmax(link->free[rail], link->now) + link->latency;
 }
 
 static void post(struct link *link, struct link_connection *c, unsigned int message, uint32_t share)

@@ -34,6 +34,7 @@ struct link {
 	double rate[2];	   /* bytes a microsecond */
 	double latency;	   /* of each part, beside its time on the rail */
 	double noise;	   /* each part takes up to so much more or less, as a part of 1 */
+	double credit;	   /* idle time that a rail makes up for, as a token bucket has it */
 	unsigned int lost; /* bits of rails: their parts take the other one */
 	uint64_t random;
 	double free[2]; /* when the rail has carried all that it was given */
