@@ -64,6 +64,9 @@ struct mpib_env {
 	int split_min;
 	int failover;
 	int rail_stall_ms;
+	int rail_wait_sec;
+	int rail_pause_min_ms;
+	int rail_pause_max_ms;
 	uint8_t origin[MPIB_ENV_ROWS_MAX]; /* enum mpib_env_origin, by row */
 };
 

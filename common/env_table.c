@@ -76,10 +76,17 @@ const struct mpib_env_row mpib_env_rows[] = {
 	{ "MPIB_SPLIT_MIN", "32768", NUMBER(0, 1 << 30, split_min), OWN,
 	  "bytes from which a message is divided between the rails" },
 	{ "MPIB_FAILOVER", "1", NUMBER(0, 1, failover), OWN,
-	  "1: a connection survives the loss of one of its two rails, where both ends have it on" },
+	  "1: a connection survives the loss of a rail, where both ends have it on" },
 	{ "MPIB_RAIL_STALL_MS", "3000", NUMBER(0, 600000, rail_stall_ms), OWN,
 	  "milliseconds without a completion after which a rail is taken for lost while the other "
 	  "one completes; 0: never" },
+	{ "MPIB_RAIL_WAIT_SEC", "60", NUMBER(0, 86400, rail_wait_sec), OWN,
+	  "seconds that messages wait for a rail when none is left; 0: they fail at once" },
+	{ "MPIB_RAIL_PAUSE_MIN_MS", "1000", NUMBER(10, 3600000, rail_pause_min_ms), OWN,
+	  "milliseconds until the first attempt to bring a lost rail back; each further pause is "
+	  "twice as long" },
+	{ "MPIB_RAIL_PAUSE_MAX_MS", "60000", NUMBER(10, 3600000, rail_pause_max_ms), OWN,
+	  "milliseconds of the longest pause between these attempts" },
 };
 
 const size_t mpib_env_row_count = MPIB_ARRAY_SIZE(mpib_env_rows);

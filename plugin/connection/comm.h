@@ -48,13 +48,14 @@ enum mpib_flag {
 
 /* Why a sender's fast path is closed; bits of mpib_comm.busy. */
 enum mpib_busy {
-	MPIB_BUSY_GROUP = 1,   /* a group is being collected */
-	MPIB_BUSY_POSTING = 2, /* a row waits for the send queues */
-	MPIB_BUSY_FAILED = 4,  /* there is an error */
-	MPIB_BUSY_CLOSED = 8,  /* the peer has closed, with all that was posted */
-	MPIB_BUSY_TIMED = 16,  /* busy times are kept */
-	MPIB_BUSY_IDLE = 32,   /* the same, and of one rail at least no span goes on */
-	MPIB_BUSY_CLOCK = 64,  /* the same, by a clock that takes a system call */
+	MPIB_BUSY_GROUP = 1,	 /* a group is being collected */
+	MPIB_BUSY_POSTING = 2,	 /* a row waits for the send queues */
+	MPIB_BUSY_FAILED = 4,	 /* there is an error */
+	MPIB_BUSY_CLOSED = 8,	 /* the peer has closed, with all that was posted */
+	MPIB_BUSY_TIMED = 16,	 /* busy times are kept */
+	MPIB_BUSY_IDLE = 32,	 /* the same, and of one rail at least no span goes on */
+	MPIB_BUSY_CLOCK = 64,	 /* the same, by a clock that takes a system call */
+	MPIB_BUSY_WAITING = 128, /* no rail is left, for the time being */
 };
 
 #define MPIB_FLUSH_SCRATCH 64
@@ -182,8 +183,11 @@ struct mpib_comm {
 	uint8_t busy;		       /* progress: enum mpib_busy */
 	uint8_t kind;		       /* enum mpib_counter_kind */
 	uint8_t rail_mask;	       /* set-up: rails that have QPs */
-	uint8_t data_mask;	       /* set-up: rails that may carry bytes */
-	uint8_t use_mask;	       /* progress: those of them that do, all of them polled */
+	uint8_t mem_mask; /* set-up: rails that may ever carry bytes: memory is registered there */
+	/* Those of them that may carry some now. Vanilla connections of an island have SOUT in
+	 * reserve until they lose SUP. Progress writes it, under the watch lock. */
+	uint8_t data_mask;
+	uint8_t use_mask; /* progress: those of them that do, all of them polled */
 
 	struct mpib_agent_reg agent; /* advanced mode; of it a sender reads `hint` */
 	struct ibv_send_wr *bad;     /* progress: where a post says which request it refused */

@@ -59,14 +59,12 @@ static void on_port_up(const struct mpib_hca *hca)
 			mpib_rails_port_up(comm, hca->rail);
 }
 
-/* A rail that stands alone goes on: its requests are tried again until their retries are used up.
- */
 static void on_port_down(const struct mpib_hca *hca)
 {
 	mpib_watch_assert_locked();
 	for (struct mpib_comm *comm = mpib_comms_first(); comm; comm = comm->next)
 		if (&comm->dev->hca[hca->rail] == hca)
-			(void)mpib_rails_lose(comm, hca->rail, MPIB_CAUSE_PORT);
+			mpib_rails_port_down(comm, hca->rail);
 }
 
 /* What the helper thread does with the control connection of a live connection. */
@@ -90,7 +88,7 @@ static void on_ctl(struct mpib_watch_item *item, uint32_t events)
 							     comm->fail_text) == MPIB_FAIL_DEVICE;
 			mpib_comm_flag(comm, MPIB_FLAG_PEER_FAIL);
 		} else if (frame.type >= MPIB_FRAME_RAIL_DOWN &&
-			   frame.type <= MPIB_FRAME_RAIL_READY) {
+			   frame.type <= MPIB_FRAME_RAIL_PORT) {
 			mpib_rails_on_frame(comm, &frame);
 		}
 		/* Other types come from a later release, which goes without an answer: what needs

@@ -55,11 +55,25 @@ void mpib_rails_say_ready(struct mpib_comm *comm, unsigned int rail)
 		mpib_rail_ready_encode(payload, rail, comm->rails->rail[rail].end.epoch));
 }
 
+/* A hint: it is lost where the peer doesn't read. */
+static void say_port(struct mpib_comm *comm, unsigned int rail)
+{
+	uint8_t payload[MPIB_FRAME_PAYLOAD_MAX];
+
+	(void)mpib_ctl_send(
+		&comm->ctl, MPIB_FRAME_RAIL_PORT, payload,
+		mpib_rail_ready_encode(payload, rail, comm->rails->rail[rail].end.epoch));
+}
+
 void mpib_rails_pause(struct mpib_rail_loss *loss)
 {
-	loss->pause_ms = loss->pause_ms ? 2 * loss->pause_ms : MPIB_RAIL_PAUSE_MIN_MS;
-	if (loss->pause_ms > MPIB_RAIL_PAUSE_MAX_MS)
-		loss->pause_ms = MPIB_RAIL_PAUSE_MAX_MS;
+	const struct mpib_env *env = loss->comm->rails->env;
+	const uint32_t least = (uint32_t)env->rail_pause_min_ms;
+	const uint32_t most = (uint32_t)env->rail_pause_max_ms;
+
+	loss->pause_ms = loss->pause_ms && mpib_rails_any(loss->comm) ? 2 * loss->pause_ms : least;
+	if (loss->pause_ms > most)
+		loss->pause_ms = most;
 	loss->try_ms = mpib_now_ms() + loss->pause_ms;
 }
 
@@ -111,6 +125,13 @@ static bool is_due(const struct mpib_comm *comm, unsigned int rail, uint64_t now
 	return loss->probing || (loss->end.state == MPIB_RAIL_LOST && now_ms >= loss->try_ms);
 }
 
+/* A rail that the connection has, and has lost. */
+static bool is_away(const struct mpib_comm *comm, unsigned int rail)
+{
+	return comm->mem_mask & mpib_rail_bit(rail) &&
+	       comm->rails->rail[rail].end.state != MPIB_RAIL_UP;
+}
+
 /* Receivers that were busy when a rail was lost may be idle now, and never called again. Senders
  * try to bring a rail back, for ever. */
 static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
@@ -126,8 +147,11 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 			if (is_due(comm, rail, now_ms))
 				mpib_comm_flag(comm, MPIB_FLAG_RAIL);
 			again |= is_unsaid(comm, rail) ||
-				 (comm->kind == MPIB_COUNTER_SEND &&
-				  comm->rails->rail[rail].end.state != MPIB_RAIL_UP);
+				 (comm->kind == MPIB_COUNTER_SEND && is_away(comm, rail));
+		}
+		if (comm->rails->none_ms) { /* messages wait, and fail in the end */
+			mpib_comm_flag(comm, MPIB_FLAG_RAIL);
+			again = true;
 		}
 	}
 	if (!again)
@@ -247,7 +271,13 @@ void mpib_rails_init(struct mpib_comm *comm)
 		loss->job.run = run;
 		loss->comm = comm;
 		loss->rail = (uint8_t)rail;
-		loss->was_up = true;
+		loss->was_up = comm->mem_mask & mpib_rail_bit(rail);
+		if (loss->was_up)
+			continue;
+		/* One that the connection doesn't have is as one that never comes back. */
+		loss->stopped = loss->in_err = true;
+		loss->end.state = MPIB_RAIL_LOST;
+		loss->try_ms = UINT64_MAX;
 	}
 }
 
@@ -283,9 +313,15 @@ void mpib_rails_stop(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_c
 	loss->stopped_ms = mpib_now_ms();
 	/* One that has been back for long is taken for sound. */
 	if (loss->end.state == MPIB_RAIL_UP &&
-	    (!loss->back_ms || loss->stopped_ms - loss->back_ms > MPIB_RAIL_PAUSE_MAX_MS))
+	    (!loss->back_ms ||
+	     loss->stopped_ms - loss->back_ms > (uint64_t)comm->rails->env->rail_pause_max_ms))
 		loss->pause_ms = 0;
+	if (!comm->rails->none_ms && !mpib_rails_any(comm))
+		comm->rails->none_ms = loss->stopped_ms;
 	mpib_rails_pause(loss);
+	if (loss->again)
+		loss->try_ms = loss->stopped_ms + MPIB_RAIL_RETRY_MS;
+	loss->again = false;
 	mpib_comm_flag(comm, MPIB_FLAG_RAIL);
 	start_job(comm, rail);
 }
@@ -297,19 +333,57 @@ bool mpib_rails_lose(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_c
 		return false;
 	if (comm->rails->rail[rail].stopped)
 		return true;
-	if (comm->rails->rail[rail].end.state == MPIB_RAIL_UP && !mpib_rail_usable(comm, !rail))
+	/* Devices try the requests of a last rail again, and a port may be up before they give up.
+	 */
+	if (comm->rails->rail[rail].end.state == MPIB_RAIL_UP && !mpib_rail_usable(comm, !rail) &&
+	    (cause != MPIB_CAUSE_COMPLETION || !comm->rails->env->rail_wait_sec))
 		return false;
 	mpib_rails_stop(comm, rail, cause);
 	return true;
 }
 
+void mpib_rails_port_down(struct mpib_comm *comm, unsigned int rail)
+{
+	mpib_watch_assert_locked();
+	if (comm->rails)
+		comm->rails->rail[rail].port_down = true;
+	(void)mpib_rails_lose(comm, rail, MPIB_CAUSE_PORT);
+}
+
+/* Of a sender's rail that is lost, or is coming back: a port of it is up. */
+static void try_soon(struct mpib_comm *comm, unsigned int rail)
+{
+	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+	const uint64_t now = mpib_now_ms(), least = loss->tried_ms + MPIB_RAIL_RETRY_MS;
+
+	loss->pause_ms = 0;
+	loss->again = loss->end.state == MPIB_RAIL_MADE;
+	if (loss->try_ms > now)
+		loss->try_ms = least > now ? least : now;
+	mpib_comm_flag(comm, MPIB_FLAG_RAIL);
+}
+
 void mpib_rails_port_up(struct mpib_comm *comm, unsigned int rail)
 {
 	mpib_watch_assert_locked();
-	if (!comm->rails || !comm->rails->live || !comm->rails->rail[rail].stopped)
+	if (comm->rails)
+		comm->rails->rail[rail].port_down = false;
+	if (!comm->rails || !comm->rails->live || !(comm->mem_mask & mpib_rail_bit(rail)) ||
+	    mpib_rail_usable(comm, rail))
 		return;
-	comm->rails->rail[rail].try_ms = mpib_now_ms();
-	mpib_comm_flag(comm, MPIB_FLAG_RAIL);
+	if (comm->kind == MPIB_COUNTER_SEND)
+		try_soon(comm, rail);
+	else
+		say_port(comm, rail);
+}
+
+void mpib_rails_back(struct mpib_comm *comm, unsigned int rail)
+{
+	mpib_watch_assert_locked();
+	comm->rails->none_ms = 0;
+	comm->rails->rail[rail].again = false;
+	if (comm->rails->rail[!rail].port_down)
+		(void)mpib_rails_lose(comm, !rail, MPIB_CAUSE_PORT);
 }
 
 /* 0, or -EBADMSG. */
@@ -328,11 +402,11 @@ static int decode(const struct mpib_comm *comm, const struct mpib_frame *frame,
 		r = mpib_rail_up_decode(frame->payload, frame->payload_len, &ret->up);
 		*ret_rail = ret->up.rail;
 		ret->epoch = ret->up.epoch;
-	} else if (frame->type == MPIB_FRAME_RAIL_READY) {
+	} else {
 		r = mpib_rail_ready_decode(frame->payload, frame->payload_len, ret_rail,
 					   &ret->epoch);
 	}
-	return r;
+	return r < 0 || comm->mem_mask & mpib_rail_bit(*ret_rail) ? r : -EBADMSG;
 }
 
 void mpib_rails_on_frame(struct mpib_comm *comm, const struct mpib_frame *frame)
@@ -351,6 +425,13 @@ void mpib_rails_on_frame(struct mpib_comm *comm, const struct mpib_frame *frame)
 		return;
 	}
 	loss = &rails->rail[rail];
+	if (frame->type == MPIB_FRAME_RAIL_PORT) {
+		if (comm->kind != MPIB_COUNTER_SEND)
+			rails->wrong = "the peer's RAIL_PORT is for the other end";
+		else if (!mpib_rail_usable(comm, rail))
+			try_soon(comm, rail);
+		return;
+	}
 	if (loss->waiting == MPIB_RAIL_FRAMES) {
 		rails->wrong = "the peer says more about a rail than there is to say";
 		return;

@@ -32,9 +32,12 @@
  * RAIL_UP, and RAIL_READY or RAIL_DOWN of its epoch. The next attempt waits for an answer. */
 #define MPIB_RAIL_FRAMES 4
 
-/* Pauses between attempts to bring a rail back. */
-#define MPIB_RAIL_PAUSE_MIN_MS 1000
-#define MPIB_RAIL_PAUSE_MAX_MS 60000
+/* The least time between two attempts to bring a rail back, whatever ports and the peer say. */
+#define MPIB_RAIL_RETRY_MS 50
+
+/* How long the progress thread looks at each call for the first request of a rail that comes back;
+ * later it does where the helper thread says so. */
+#define MPIB_RAIL_PROBE_MS 20
 
 struct mpib_rail_frame {
 	uint16_t type; /* enum mpib_frame_type */
@@ -63,15 +66,20 @@ struct mpib_rail_loss {
 	struct mpib_peer_qps peer;
 
 	struct mpib_rail_end end;
-	bool stopped;  /* no message takes it any more; its queue pairs are to be in ERR */
-	bool in_err;   /* and are */
-	bool was_up;   /* messages may have taken it since it was lost last */
-	bool probing;  /* sender: connected, and waits for a first request to come through */
-	uint8_t cause; /* enum mpib_rail_cause */
+	bool stopped;	 /* no message takes it any more; its queue pairs are to be in ERR */
+	bool in_err;	 /* and are */
+	bool was_up;	 /* messages may have taken it since it was lost last */
+	bool probing;	 /* sender: connected, and waits for a first request to come through */
+	bool port_down;	 /* of this host, as its events tell */
+	bool again;	 /* a port has come up while an attempt was under way */
+	uint8_t cause;	 /* enum mpib_rail_cause */
+	uint8_t lost_by; /* the same of the loss itself, as the end has it that noticed it */
 	uint8_t waiting;
 	/* It stopped, its queue pairs were in ERR, it was lost, it was back, and the next attempt
 	 * at that. */
 	uint64_t stopped_ms, err_ms, lost_ms, back_ms, try_ms;
+	uint64_t tried_ms; /* the latest attempt began */
+	uint64_t probe_ms; /* since it is probing */
 	uint32_t pause_ms;
 	struct mpib_rail_frame frame[MPIB_RAIL_FRAMES]; /* `waiting` of them, the oldest first */
 };
@@ -117,25 +125,35 @@ struct mpib_rails {
 	struct mpib_rail_loss rail[MPIB_RAIL_MAX];
 	struct mpib_stall stall;
 	bool live;	   /* from established to close */
+	uint64_t none_ms;  /* since when no rail is usable; 0: one is */
 	const char *wrong; /* what the peer said that can't be; the progress thread fails by it */
 
 	/* Progress. */
 	uint8_t off;   /* rails that this end has stopped to use */
 	uint8_t extra; /* receiver, rails whose loss its rows have receives for on the other one */
-	bool hold;     /* receiver: no row is posted until the sender has answered */
-	bool ever;     /* receiver: parts may have gone again on the other rail */
-	uint32_t old;  /* receiver that has to trim: rows before this one may use them */
+	bool hold;     /* receiver: no row is posted, for want of receives or of a rail for its
+			* clear-to-send */
+	bool cts_lost; /* receiver: clear-to-sends from row cts_from on wait for a rail */
+	uint32_t cts_from;
+	uint32_t made_head[MPIB_RAIL_MAX]; /* sender: send.head as new queue pairs were made */
+	bool ever;	      /* receiver: parts may have gone again on the other rail */
+	uint32_t old;	      /* receiver that has to trim: rows before this one may use them */
 	uint32_t share_fixed; /* sender: where both rails are there */
 	const struct mpib_rail_maker *maker;
 	struct mpib_env *env; /* owned; for maker */
 	struct mpib_again again;
 };
 
-/* Whether the rails of the connection can stand in for each other; known with path and features. */
+/* Whether a rail that is lost is brought back; known with the features. */
+static inline bool mpib_rails_return(const struct mpib_comm *comm)
+{
+	return comm->local.features & comm->remote.features & MPIB_FEATURE_FAILOVER;
+}
+
+/* Whether the rails of the connection can stand in for each other, too; known with the path. */
 static inline bool mpib_rails_possible(const struct mpib_comm *comm)
 {
-	return comm->data_mask == MPIB_RAILS_ALL &&
-	       comm->local.features & comm->remote.features & MPIB_FEATURE_FAILOVER;
+	return comm->mem_mask == MPIB_RAILS_ALL && mpib_rails_return(comm);
 }
 
 /* Both under the watch lock, or by the progress thread, which alone makes a lost rail usable. */
@@ -143,6 +161,12 @@ static inline bool mpib_rail_usable(const struct mpib_comm *comm, unsigned int r
 {
 	return comm->rails->rail[rail].end.state == MPIB_RAIL_UP &&
 	       !comm->rails->rail[rail].stopped;
+}
+
+/* Under the watch lock. */
+static inline bool mpib_rails_any(const struct mpib_comm *comm)
+{
+	return mpib_rail_usable(comm, MPIB_SOUT) || mpib_rail_usable(comm, MPIB_SUP);
 }
 
 /* Of a connection that is being made. */
@@ -156,12 +180,12 @@ void mpib_rails_end(struct mpib_comm *comm);
 void mpib_rails_free(struct mpib_comm *comm);
 
 /* The rail is stopped: its job moves the queue pairs to ERR, and does what follows without the
- * progress thread. False where the other rail can't stand in: then nothing changes. Fine for a rail
- * that is lost already. Under the watch lock. */
+ * progress thread. False where nothing changes: of a last rail a request has to have failed, and
+ * messages have to be allowed to wait. Fine for a rail that is lost already. Under the watch lock.
+ */
 bool mpib_rails_lose(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause);
 
-/* The same whatever becomes of the connection. Not for a rail that is stopped. Under the watch
- * lock. */
+/* The same in any case. Not for a rail that is stopped. Under the watch lock. */
 void mpib_rails_stop(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_cause cause);
 
 /* Lets the rail's job do @todo; for MPIB_WORK_CONNECT and _ANSWER with @peer. -EINPROGRESS until it
@@ -177,11 +201,17 @@ void mpib_rails_say_down(struct mpib_comm *comm, unsigned int rail, struct mpib_
 void mpib_rails_say_up(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *qps);
 void mpib_rails_say_ready(struct mpib_comm *comm, unsigned int rail);
 
-/* Until the next attempt to bring it back, longer each time. */
+/* Until the next attempt to bring it back, longer each time, but where no rail is left. */
 void mpib_rails_pause(struct mpib_rail_loss *loss);
 
-/* Its port is up again: a sender tries to bring it back at once. Under the watch lock. */
+/* What becomes of a rail's port. Up again: a sender tries to bring the rail back at once, a
+ * receiver tells it to. Under the watch lock. */
+void mpib_rails_port_down(struct mpib_comm *comm, unsigned int rail);
 void mpib_rails_port_up(struct mpib_comm *comm, unsigned int rail);
+
+/* The rail is back at this end. Where the port of the other one, which messages couldn't leave, is
+ * down, that one is lost now. Under the watch lock. */
+void mpib_rails_back(struct mpib_comm *comm, unsigned int rail);
 
 /* A frame of the peer's about a rail. Under the watch lock. */
 void mpib_rails_on_frame(struct mpib_comm *comm, const struct mpib_frame *frame);

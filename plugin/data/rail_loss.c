@@ -29,26 +29,36 @@ static void tell_loss(const struct mpib_comm *comm, unsigned int rail,
 {
 	const struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 	bool told = loss->cause == MPIB_CAUSE_PEER;
+	char then[80];
 
-	MPIB_WARN("%s rail %s is lost %s %s: %s%s; %s takes over, with %u %s that were under way, "
-		  "after %llu ms",
+	if (mpib_rail_usable(comm, !rail))
+		(void)snprintf(then, sizeof(then), "%s takes over", mpib_rail_name(!rail));
+	else
+		(void)snprintf(then, sizeof(then),
+			       "no rail is left, messages wait up to %d s for one",
+			       comm->rails->env->rail_wait_sec);
+	MPIB_WARN("%s rail %s is lost %s %s: %s%s; %s, with %u %s that were under way, after %llu "
+		  "ms",
 		  mpib_rail_name(rail), comm->dev->hca[rail].name,
 		  comm->kind == MPIB_COUNTER_SEND ? "to" : "from", comm->peer_text,
-		  told ? "the peer says: " : "", cause_text(told ? peer->cause : loss->cause),
-		  mpib_rail_name(!rail), moved,
+		  told ? "the peer says: " : "", cause_text(loss->lost_by), then, moved,
 		  comm->kind == MPIB_COUNTER_SEND ? "parts of messages" : "clear-to-sends",
 		  (unsigned long long)(mpib_now_ms() - loss->stopped_ms));
 }
 
-static void tell_return(struct mpib_comm *comm, unsigned int rail)
+/* At this end the rail is in use again. */
+static void is_back(struct mpib_comm *comm, unsigned int rail)
 {
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 
+	loss->end.state = MPIB_RAIL_UP;
+	loss->was_up = true;
 	loss->back_ms = mpib_now_ms();
 	comm->counters->returns[rail]++;
 	MPIB_WARN("%s rail %s is back %s %s after %llu ms", mpib_rail_name(rail),
 		  comm->dev->hca[rail].name, comm->kind == MPIB_COUNTER_SEND ? "to" : "from",
 		  comm->peer_text, (unsigned long long)(loss->back_ms - loss->lost_ms));
+	mpib_rails_back(comm, rail);
 }
 
 static void use(struct mpib_comm *comm, unsigned int rail, bool on)
@@ -56,11 +66,23 @@ static void use(struct mpib_comm *comm, unsigned int rail, bool on)
 	const uint8_t bit = (uint8_t)mpib_rail_bit(rail);
 
 	comm->rails->off = (uint8_t)(on ? comm->rails->off & ~bit : comm->rails->off | bit);
+	comm->data_mask |= on ? bit : 0;
 	comm->use_mask = (uint8_t)(on ? comm->use_mask | bit : comm->use_mask & ~bit);
 	__atomic_store_n(&comm->counters->rails_up, comm->use_mask, __ATOMIC_RELAXED);
 }
 
 /* ---- a loss ---------------------------------------------------------------------------------- */
+
+/* A vanilla connection that has lost SUP takes SOUT. */
+static void take_reserve(struct mpib_comm *comm, unsigned int rail)
+{
+	use(comm, rail, true);
+	if (comm->kind == MPIB_COUNTER_RECV)
+		comm->polled[rail] = 1;
+	/* Nobody was told of it while the rail carried nothing. */
+	if (atomic_load_explicit(&comm->dev->hca[rail].fatal, memory_order_acquire))
+		mpib_comm_flag(comm, MPIB_FLAG_DEVICE_FATAL);
+}
 
 /* This end uses the rail no more, and has said so. 1, 0 later, or an error. */
 static int leave(struct mpib_comm *comm, unsigned int rail)
@@ -83,6 +105,8 @@ static int leave(struct mpib_comm *comm, unsigned int rail)
 			mpib_rails_say_down(comm, rail, &down);
 	}
 	use(comm, rail, false);
+	if (mpib_rail_usable(comm, !rail) && !(comm->use_mask & mpib_rail_bit(!rail)))
+		take_reserve(comm, !rail);
 	return 1;
 }
 
@@ -107,6 +131,7 @@ static int settle(struct mpib_comm *comm, unsigned int rail, const struct mpib_r
 		return 1;
 	loss->was_up = false;
 	loss->lost_ms = loss->stopped_ms;
+	loss->lost_by = loss->cause == MPIB_CAUSE_PEER ? peer->cause : loss->cause;
 	comm->counters->losses[rail]++;
 	tell_loss(comm, rail, peer, (unsigned int)moved);
 	return 1;
@@ -114,7 +139,6 @@ static int settle(struct mpib_comm *comm, unsigned int rail, const struct mpib_r
 
 static int on_down(struct mpib_comm *comm, unsigned int rail, const struct mpib_rail_down *peer)
 {
-	const struct mpib_rail_loss *other = &comm->rails->rail[!rail];
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 	int todo = mpib_rail_on_down(&loss->end, peer->epoch);
 
@@ -134,10 +158,6 @@ static int on_down(struct mpib_comm *comm, unsigned int rail, const struct mpib_
 		if (r <= 0)
 			return r;
 	}
-	/* Clear-to-sends can't take the other rail before its RAIL_READY. */
-	if (comm->kind == MPIB_COUNTER_RECV && other->end.state == MPIB_RAIL_MADE &&
-	    !other->stopped)
-		return 0;
 	return settle(comm, rail, peer);
 }
 
@@ -165,8 +185,10 @@ static void begin_return(struct mpib_comm *comm, unsigned int rail)
 	struct mpib_peer_qps qps;
 	int r;
 
-	if (!loss->work)
+	if (!loss->work) {
+		loss->tried_ms = mpib_now_ms();
 		comm->rails->maker->leave(comm, rail);
+	}
 	r = mpib_rails_let(comm, rail, MPIB_WORK_MAKE, NULL);
 	if (r == -EINPROGRESS)
 		return;
@@ -175,6 +197,7 @@ static void begin_return(struct mpib_comm *comm, unsigned int rail)
 		return;
 	}
 	made(loss);
+	comm->rails->made_head[rail] = comm->send.head;
 	comm->rails->maker->describe(comm, rail, &qps);
 	mpib_rails_say_up(comm, rail, &qps);
 }
@@ -216,10 +239,12 @@ static int probe(struct mpib_comm *comm, unsigned int rail, const struct mpib_pe
 		return r;
 	if (r == 0)
 		r = mpib_send_probe(comm, rail);
-	if (r < 0)
+	if (r < 0) {
 		give_up(comm, rail);
-	else
-		loss->probing = true;
+		return 1;
+	}
+	loss->probing = true;
+	loss->probe_ms = mpib_now_ms();
 	return 1;
 }
 
@@ -236,12 +261,11 @@ static void look_at_probe(struct mpib_comm *comm, unsigned int rail)
 		give_up(comm, rail);
 		return;
 	}
-	loss->end.state = MPIB_RAIL_UP;
-	loss->was_up = true;
 	mpib_rails_say_ready(comm, rail);
+	loss->end.state = MPIB_RAIL_UP;
 	mpib_send_take_rail(comm, rail);
 	use(comm, rail, true);
-	tell_return(comm, rail);
+	is_back(comm, rail);
 }
 
 static int on_up(struct mpib_comm *comm, unsigned int rail, const struct mpib_rail_frame *frame)
@@ -267,11 +291,35 @@ static int on_ready(struct mpib_comm *comm, unsigned int rail, uint32_t epoch)
 	if (todo < 0)
 		return mpib_comm_fail(comm, -EPROTO, "the peer's RAIL_READY can't be");
 	if (todo == MPIB_TODO_USE) {
+		int r;
+
 		loss->end.state = MPIB_RAIL_UP;
-		loss->was_up = true;
-		tell_return(comm, rail);
+		r = loss->stopped ? 0 : mpib_recv_found_rail(comm, rail);
+		if (r < 0)
+			return r;
+		is_back(comm, rail);
 	}
 	return 1;
+}
+
+/* No rail came back in time. */
+static int waited_enough(struct mpib_comm *comm)
+{
+	char text[MPIB_TEXT_MAX + 1];
+	size_t used;
+
+	used = (size_t)snprintf(text, sizeof(text),
+				"no rail is left since %llu ms "
+				"(MPIB_RAIL_WAIT_SEC=%d)",
+				(unsigned long long)(mpib_now_ms() - comm->rails->none_ms),
+				comm->rails->env->rail_wait_sec);
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		if (comm->mem_mask & mpib_rail_bit(rail) && used < sizeof(text))
+			used += (size_t)snprintf(text + used, sizeof(text) - used,
+						 "; %s rail %s: %s", mpib_rail_name(rail),
+						 comm->dev->hca[rail].name,
+						 cause_text(comm->rails->rail[rail].lost_by));
+	return mpib_comm_fail(comm, -EREMOTEIO, text);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -321,8 +369,11 @@ static int step_rail(struct mpib_comm *comm, unsigned int rail)
 		loss->waiting--;
 		memmove(loss->frame, loss->frame + 1, loss->waiting * sizeof(loss->frame[0]));
 	}
-	if (loss->probing)
+	if (loss->probing) {
 		look_at_probe(comm, rail);
+		if (loss->probing && mpib_now_ms() - loss->probe_ms < MPIB_RAIL_PROBE_MS)
+			return 0;
+	}
 	if (comm->kind == MPIB_COUNTER_SEND && loss->end.state == MPIB_RAIL_LOST &&
 	    (loss->work || mpib_now_ms() >= loss->try_ms))
 		begin_return(comm, rail);
@@ -338,11 +389,11 @@ static int step(struct mpib_comm *comm)
 		return comm->error;
 	if (rails->wrong)
 		return mpib_comm_fail(comm, -EPROTO, rails->wrong);
-	if (rails->rail[MPIB_SOUT].end.state >= MPIB_RAIL_SAID &&
-	    rails->rail[MPIB_SUP].end.state >= MPIB_RAIL_SAID)
-		return mpib_comm_fail(comm, -EIO, "both rails are lost");
+	if (rails->none_ms &&
+	    mpib_now_ms() - rails->none_ms >= 1000 * (uint64_t)rails->env->rail_wait_sec)
+		return waited_enough(comm);
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		int r = step_rail(comm, rail);
+		int r = comm->mem_mask & mpib_rail_bit(rail) ? step_rail(comm, rail) : 1;
 
 		if (r < 0)
 			return r;

@@ -20,7 +20,7 @@ int mpib_stall_look(struct mpib_comm *comm);
 
 /* ---- the sender's part (send_again.c) -------------------------------------------------------- */
 
-/* Messages take the other rail from here on. */
+/* Messages take the other rail from here on, or wait where there is none. */
 void mpib_send_leave_rail(struct mpib_comm *comm, unsigned int rail);
 
 /* Acts on the receiver's RAIL_DOWN: parts that have arrived are credited, the others wait to be
@@ -65,6 +65,10 @@ void mpib_recv_arrived(const struct mpib_comm *comm, struct mpib_rail_down *ret)
 /* Acts on the sender's RAIL_DOWN: writes clear-to-sends again. Returns how many, or an error, which
  * has failed the connection. */
 int mpib_recv_settle(struct mpib_comm *comm, unsigned int rail, const struct mpib_rail_down *down);
+
+/* The sender has the rail in use: clear-to-sends that wait for one go there. 0, or an error, which
+ * has failed the connection. */
+int mpib_recv_found_rail(struct mpib_comm *comm, unsigned int rail);
 
 /* New queue pairs, connected: rows have their receives there. False: the shared queue is full. */
 bool mpib_recv_take_rail(struct mpib_comm *comm, unsigned int rail);

@@ -23,6 +23,23 @@ static unsigned int rows_open(const struct mpib_comm *comm)
 	return n;
 }
 
+/* Whether the rail has queue pairs, able to receive. */
+static bool receives_on(const struct mpib_comm *comm, unsigned int rail)
+{
+	const struct mpib_rail_loss *loss = &comm->rails->rail[rail];
+
+	return !loss->stopped && loss->end.state <= MPIB_RAIL_MADE;
+}
+
+/* A row posted now, with one receive on each rail, could be divided by a sender that hasn't heard
+ * of the loss. */
+static void hold_rows(struct mpib_comm *comm)
+{
+	comm->rails->hold = true;
+	comm->rails->ever = comm->recv.trim = true;
+	comm->recv.one_until = comm->recv.tail; /* mpib_irecv goes by irecv_general */
+}
+
 bool mpib_recv_reserve_extra(struct mpib_comm *comm, unsigned int rail)
 {
 	struct mpib_rails *rails = comm->rails;
@@ -40,10 +57,7 @@ bool mpib_recv_reserve_extra(struct mpib_comm *comm, unsigned int rail)
 	}
 	comm->recv.reserved[!rail] += have;
 	rails->extra |= (uint8_t)mpib_rail_bit(rail);
-	/* A row posted now could be divided by a sender that hasn't heard of the loss. */
-	rails->hold = true;
-	rails->ever = comm->recv.trim = true;
-	comm->recv.one_until = comm->recv.tail; /* mpib_irecv goes by irecv_general */
+	hold_rows(comm);
 	return true;
 }
 
@@ -73,19 +87,27 @@ static void end_flushes(struct mpib_comm *comm, unsigned int rail)
 				~(mpib_rail_bit(rail) * MPIB_REMAINING_ONE);
 }
 
+/* From here on each row has the receives that it may need; its clear-to-send has to have a rail. */
+static void follow_cts_rail(struct mpib_comm *comm)
+{
+	comm->rails->hold = !mpib_rail_usable(comm, comm->recv.cts_rail);
+}
+
 int mpib_recv_leave_rail(struct mpib_comm *comm, unsigned int rail, struct mpib_rail_down *ret)
 {
 	int r = mpib_poll_rail(comm, rail);
 
 	if (r < 0)
 		return r;
-	if (!mpib_recv_reserve_extra(comm, rail))
+	hold_rows(comm);
+	if (receives_on(comm, !rail) && !mpib_recv_reserve_extra(comm, rail))
 		return 0;
 	comm->polled[rail] = 0;
 	for (; comm->recv.reserved[rail]; comm->recv.reserved[rail]--)
 		mpib_srq_release(comm->recv.hca[rail]);
 	end_flushes(comm, rail);
 	mpib_recv_arrived(comm, ret);
+	follow_cts_rail(comm);
 	return 1;
 }
 
@@ -133,16 +155,15 @@ static int write_cts(struct mpib_comm *comm, uint32_t row)
 	return 0;
 }
 
-int mpib_recv_settle(struct mpib_comm *comm, unsigned int rail, const struct mpib_rail_down *down)
+/* Those of rows from @row on that aren't done, on @rail. Returns how many, or an error, which has
+ * failed the connection. */
+static int write_ctss(struct mpib_comm *comm, unsigned int rail, uint32_t row)
 {
-	uint32_t row = down->rows;
 	int moved = 0;
 
-	comm->rails->hold = false;
-	comm->rails->old = comm->recv.tail;
-	if (comm->recv.cts_rail != rail)
-		return 0;
-	move_cts(comm, !rail);
+	comm->rails->cts_lost = false;
+	move_cts(comm, rail);
+	follow_cts_rail(comm);
 	/* A sender may be behind by no more rows than its ring has. */
 	if (comm->recv.tail - row > MPIB_ROWS)
 		row = comm->recv.tail - MPIB_ROWS;
@@ -161,14 +182,30 @@ int mpib_recv_settle(struct mpib_comm *comm, unsigned int rail, const struct mpi
 	return moved;
 }
 
+int mpib_recv_settle(struct mpib_comm *comm, unsigned int rail, const struct mpib_rail_down *down)
+{
+	comm->rails->old = comm->recv.tail;
+	if (comm->recv.cts_rail != rail)
+		return 0;
+	if (mpib_rail_usable(comm, !rail))
+		return write_ctss(comm, !rail, down->rows);
+	comm->rails->cts_lost = true;
+	comm->rails->cts_from = down->rows;
+	return 0;
+}
+
+int mpib_recv_found_rail(struct mpib_comm *comm, unsigned int rail)
+{
+	return comm->rails->cts_lost ? write_ctss(comm, rail, comm->rails->cts_from) : 0;
+}
+
 bool mpib_recv_take_rail(struct mpib_comm *comm, unsigned int rail)
 {
 	struct mpib_rails *rails = comm->rails;
-	unsigned int want = rows_open(comm), have = 0;
+	unsigned int want = 2 * rows_open(comm), have = 0;
 
-	/* Parts of both rails may come on this one. */
-	if (rails->off & mpib_rail_bit(!rail))
-		want *= 2;
+	/* Parts of both rails may come on this one: though the other one is back, too, a part that
+	 * waited for one may take this one first. */
 	while (have < want && mpib_srq_reserve(comm->recv.hca[rail]))
 		have++;
 	if (have < want) {

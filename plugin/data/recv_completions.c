@@ -48,9 +48,9 @@ static __attribute__((cold, noinline)) bool may_come_again(struct mpib_comm *com
 	if (!comm->rails)
 		return false;
 	mpib_watch_lock();
-	lost = comm->rails->rail[!rail].stopped;
+	lost = comm->mem_mask & mpib_rail_bit(!rail) && comm->rails->rail[!rail].stopped;
 	mpib_watch_unlock();
-	if (lost)
+	if (lost && !(comm->rails->off & mpib_rail_bit(!rail)))
 		(void)mpib_recv_reserve_extra(comm, !rail);
 	return comm->rails->ever || lost;
 }
@@ -160,7 +160,8 @@ static __attribute__((cold, noinline)) int odd_immediate(struct mpib_comm *comm,
 	unsigned int mask = mpib_imm_mask(imm), parts = mpib_mask_parts(mask, rail);
 	unsigned int bit = mpib_rail_bit(!rail), left = parts & ~bit;
 
-	if (!mpib_mask_is_replay(mask, rail) || !may_come_again(comm, rail))
+	if (!mpib_mask_is_replay(mask, rail) || parts & ~(unsigned int)comm->mem_mask ||
+	    !may_come_again(comm, rail))
 		return protocol_error(comm, rail, imm, req->imm ? CONTRADICTION : WRONG_RAILS);
 	imm = mpib_imm_encode(mpib_imm_slot(imm), parts, mpib_imm_size(imm));
 	if (req->imm && (imm != req->imm || !(req->left & bit)))

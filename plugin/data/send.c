@@ -512,7 +512,7 @@ static int group_general(struct mpib_comm *comm, void *data, size_t size, int ta
 	const struct mpib_cts *cts;
 	unsigned int k;
 
-	if (mpib_unlikely(comm->busy & (MPIB_BUSY_FAILED | MPIB_BUSY_CLOSED)))
+	if (mpib_unlikely(comm->busy & (MPIB_BUSY_FAILED | MPIB_BUSY_CLOSED | MPIB_BUSY_WAITING)))
 		return comm->error ? comm->error : not_now(comm);
 	if (!group->left) {
 		int r = begin_group(comm);

@@ -23,8 +23,10 @@ void mpib_send_leave_rail(struct mpib_comm *comm, unsigned int rail)
 	struct mpib_group *group = &comm->send.group;
 	unsigned int bit = mpib_rail_bit(rail);
 
-	if (mpib_rail_usable(comm, !rail))
+	if (comm->mem_mask == MPIB_RAILS_ALL)
 		mpib_comm_follow_agent(comm, false);
+	if (!mpib_rail_usable(comm, !rail))
+		comm->busy |= MPIB_BUSY_WAITING;
 	mpib_times_end(comm);
 	comm->send.share_fixed = comm->send.share_last = rail == MPIB_SUP ? 0 : MPIB_SHARE_MAX;
 	if (comm->busy & MPIB_BUSY_GROUP)
@@ -44,6 +46,7 @@ void mpib_send_take_rail(struct mpib_comm *comm, unsigned int rail)
 		comm->send.chained[rail][k] = 0;
 	}
 	comm->polled[rail] = 0;
+	comm->busy &= (uint8_t)~MPIB_BUSY_WAITING;
 	if (!mpib_rail_usable(comm, !rail)) {
 		comm->send.share_fixed = rail == MPIB_SUP ? MPIB_SHARE_MAX : 0;
 		return;
@@ -368,15 +371,22 @@ static int begin_row(struct mpib_comm *comm, struct mpib_request *head, unsigned
 	return post_row(comm);
 }
 
-/* Its own rail, if that is back, else the other one: not before both ends have settled the loss of
- * its own, since parts of it may still be under way there. MPIB_RAIL_MAX: none. */
-static unsigned int rail_for(const struct mpib_comm *comm, unsigned int part)
+/* Whether the receiver has two receives for the row on the rail that isn't @part's. */
+static bool has_two_receives(const struct mpib_comm *comm, unsigned int part, uint32_t row)
+{
+	/* A row that it may have posted after it made the new queue pairs of @part has one, until
+	 * it says that these are lost, too. */
+	return comm->rails->rail[part].end.state == MPIB_RAIL_LOST ||
+	       (int32_t)(row - comm->rails->made_head[part]) < 0;
+}
+
+/* Of a part that waits: its own rail, if that is back, else the other one. MPIB_RAIL_MAX: none. */
+static unsigned int rail_for(const struct mpib_comm *comm, unsigned int part, uint32_t row)
 {
 	if (mpib_rail_usable(comm, part))
 		return part;
-	if (comm->rails->rail[part].end.state == MPIB_RAIL_LOST && mpib_rail_usable(comm, !part))
-		return !part;
-	return MPIB_RAIL_MAX;
+	return mpib_rail_usable(comm, !part) && has_two_receives(comm, part, row) ? !part
+										  : MPIB_RAIL_MAX;
 }
 
 int mpib_send_again(struct mpib_comm *comm)
@@ -392,7 +402,7 @@ int mpib_send_again(struct mpib_comm *comm)
 	}
 	for (unsigned int k = 0; k < 2 * MPIB_REQUESTS_MAX; k++) {
 		struct mpib_request *req = &comm->pool.requests[k / 2];
-		unsigned int part = k % 2, rail = rail_for(comm, part);
+		unsigned int part = k % 2, rail = rail_for(comm, part, req->row);
 		int r = 0;
 
 		if (!(req->pending & mpib_rail_bit(part)))

@@ -100,7 +100,8 @@ static bool judge_ctss(struct mpib_comm *comm)
 		stall->looks[rail] = 0;
 		return false;
 	}
-	if (!mpib_rail_usable(comm, rail) || tail == limit - MPIB_CTS_DEPTH)
+	if (!mpib_rail_usable(comm, MPIB_SOUT) || !mpib_rail_usable(comm, MPIB_SUP) ||
+	    tail == limit - MPIB_CTS_DEPTH)
 		return false;
 	if (stall->asking) {
 		count(comm, rail);

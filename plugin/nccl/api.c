@@ -366,7 +366,7 @@ ncclResult_t mpib_entry_reg_mr(void *comm, void *data, size_t size, int type, vo
 	if (is_child())
 		return mpib_result(refuse_child());
 	mpib_log_forget();
-	r = mpib_mr_new(c->dev, c->data_mask, data, size, MPIB_MR_ACCESS, &mr);
+	r = mpib_mr_new(c->dev, c->mem_mask, data, size, MPIB_MR_ACCESS, &mr);
 	*mhandle = mr;
 	return explained("memory can't be registered", r);
 }
@@ -384,11 +384,11 @@ ncclResult_t mpib_entry_reg_mr_dmabuf(void *comm, void *data, size_t size, int t
 	if (is_child())
 		return mpib_result(refuse_child());
 	peer_memory = type == NCCL_PTR_CUDA && c->dev->ptr_support & NCCL_PTR_CUDA;
-	r = mpib_mr_new_dmabuf(c->dev, c->data_mask, data, size, offset, fd, peer_memory, &mr);
+	r = mpib_mr_new_dmabuf(c->dev, c->mem_mask, data, size, offset, fd, peer_memory, &mr);
 	if (r < 0 && peer_memory) {
 		MPIB_INFO("%s: DMA-BUF refused (%s): using peer memory", c->dev->name,
 			  strerror(-r));
-		r = mpib_mr_new(c->dev, c->data_mask, data, size, MPIB_MR_ACCESS, &mr);
+		r = mpib_mr_new(c->dev, c->mem_mask, data, size, MPIB_MR_ACCESS, &mr);
 	}
 	*mhandle = mr;
 	return mpib_result(r);

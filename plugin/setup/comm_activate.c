@@ -62,7 +62,7 @@ void mpib_comm_drop_sup(struct mpib_comm *comm, const char *who)
 		  comm->peer_text);
 	mpib_qps_destroy(comm, MPIB_SUP);
 	comm->nqps[MPIB_SUP] = 0;
-	comm->rail_mask = comm->data_mask = mpib_rail_bit(MPIB_SOUT);
+	comm->rail_mask = comm->mem_mask = comm->data_mask = mpib_rail_bit(MPIB_SOUT);
 }
 
 int mpib_comm_register(struct mpib_comm *comm)

@@ -119,9 +119,12 @@ static void classify(struct mpib_comm *comm, const struct mpib_env *env)
 	comm->rail_mask = sout | sup;
 	if (comm->mode == MPIB_MODE_VANILLA && !intra)
 		comm->rail_mask = sout; /* SUP doesn't reach: its QPs are never made */
+	comm->mem_mask = comm->rail_mask;
 	comm->data_mask = comm->rail_mask;
 	if (comm->mode == MPIB_MODE_VANILLA)
 		comm->data_mask = intra ? sup : sout;
+	if (!mpib_rails_possible(comm))
+		comm->mem_mask = comm->data_mask;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
 		comm->nqps[rail] =
 			comm->rail_mask & mpib_rail_bit(rail) ? (unsigned int)env->qps[rail] : 0;
@@ -139,7 +142,7 @@ static int make_ring(struct mpib_comm *comm)
 	}
 	/* A forked child must not make the parent's pages copy-on-write under the HCA. */
 	(void)madvise(comm->ring, RING_SIZE, MADV_DONTFORK);
-	r = mpib_mr_new(comm->dev, comm->data_mask, comm->ring, RING_SIZE, MPIB_MR_ACCESS_RING,
+	r = mpib_mr_new(comm->dev, comm->mem_mask, comm->ring, RING_SIZE, MPIB_MR_ACCESS_RING,
 			&comm->ring_mr);
 	if (r < 0)
 		return r;
@@ -255,7 +258,7 @@ static int make_rails(struct mpib_comm *comm, const struct mpib_env *env)
 		MPIB_INFO("%s: failover is on at %s end alone (MPIB_FAILOVER): off for this "
 			  "connection",
 			  comm->peer_text, here ? "this" : "the other");
-	if (comm->rails || !mpib_rails_possible(comm))
+	if (comm->rails || !mpib_rails_return(comm))
 		return 0;
 	comm->rails = calloc(1, sizeof(*comm->rails));
 	if (!comm->rails)

@@ -52,7 +52,7 @@ int mpib_flush_init(struct mpib_comm *comm, const struct mpib_env *env)
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		int r;
 
-		if (!(comm->data_mask & mpib_rail_bit(rail)))
+		if (!(comm->mem_mask & mpib_rail_bit(rail)))
 			continue;
 		r = mpib_flush_make(comm, rail, env);
 		if (r < 0 && mpib_hca_failed(&comm->dev->hca[rail]))

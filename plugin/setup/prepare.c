@@ -24,7 +24,7 @@ static bool is_spread(const struct mpib_comm *comm, unsigned int rail)
 static size_t ar_above(const struct mpib_comm *comm, const struct mpib_env *env)
 {
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
-		if (comm->data_mask & mpib_rail_bit(rail) && !is_spread(comm, rail))
+		if (comm->mem_mask & mpib_rail_bit(rail) && !is_spread(comm, rail))
 			return SIZE_MAX;
 	return env->ar_threshold < 0 ? SIZE_MAX : (size_t)env->ar_threshold;
 }
@@ -95,8 +95,9 @@ static void prepare_request(struct mpib_request *req)
 static void prepare_send(struct mpib_comm *comm, const struct mpib_env *env)
 {
 	set_limits(comm, env);
-	if (comm->rails) {
+	if (mpib_rails_possible(comm))
 		set_one_limit(comm);
+	if (comm->rails) {
 		comm->rails->share_fixed = comm->send.share_fixed;
 	}
 	comm->send.max_uncut = WHOLE_MAX;

@@ -117,7 +117,7 @@ unsigned int mpib_qps_sq_depth(const struct mpib_comm *comm, unsigned int rail, 
 {
 	if (may_post_cts(comm, rail, k))
 		return cts_depth(comm);
-	if (comm->kind == MPIB_COUNTER_RECV || !(comm->data_mask & mpib_rail_bit(rail)))
+	if (comm->kind == MPIB_COUNTER_RECV || !(comm->mem_mask & mpib_rail_bit(rail)))
 		return 1;
 	return MPIB_SQ_DEPTH;
 }
@@ -126,7 +126,7 @@ int mpib_qps_cq_depth(const struct mpib_comm *comm, unsigned int rail)
 {
 	unsigned int depth = 0;
 
-	if (comm->data_mask & mpib_rail_bit(rail))
+	if (comm->mem_mask & mpib_rail_bit(rail))
 		depth = MPIB_REQUESTS_MAX;
 	if (depth && comm->kind == MPIB_COUNTER_SEND)
 		depth += comm->nqps[rail] * MPIB_SQ_CHAINED;
@@ -140,6 +140,8 @@ int mpib_qps_cq_depth(const struct mpib_comm *comm, unsigned int rail)
 /* Once an HCA. */
 static void tell_inline(const struct mpib_comm *comm, unsigned int rail, unsigned int room)
 {
+	if (atomic_exchange_explicit(&comm->dev->hca[rail].inline_told, true, memory_order_relaxed))
+		return;
 	MPIB_INFO("%s rail %s: the device takes %u of %u bytes inline: clear-to-sends of %s are "
 		  "read from host memory, which each receive waits for",
 		  mpib_rail_name(rail), comm->dev->hca[rail].name, room, MPIB_INLINE_MAX,
@@ -163,11 +165,10 @@ static int create_with_inline(struct mpib_comm *comm, unsigned int rail,
 		init->cap = cap;
 		init->cap.max_inline_data = steps[k];
 		r = mpib_verbs_create_qp(hca->pd, init, ret);
-		if (r == 0 && !known) {
+		if (r == 0 && !known)
 			atomic_store_explicit(&hca->inline_max, steps[k] + 1, memory_order_relaxed);
-			if (steps[k] < MPIB_INLINE_MAX)
-				tell_inline(comm, rail, steps[k]);
-		}
+		if (r == 0 && steps[k] < MPIB_INLINE_MAX && posts_cts(comm, rail, 0))
+			tell_inline(comm, rail, steps[k]);
 		if (r != -EINVAL && r != -EOPNOTSUPP)
 			break;
 	}

@@ -80,7 +80,8 @@ static int connect_rail(struct mpib_comm *comm, unsigned int rail, const struct 
 
 	memcpy(comm->remote_qps.qpn[rail], peer->qpn[rail], sizeof(peer->qpn[rail]));
 	r = mpib_qps_connect(comm, rail, comm->rails->env);
-	if (r == 0 && comm->kind == MPIB_COUNTER_RECV && comm->recv.flush_qp[!rail])
+	if (r == 0 && comm->kind == MPIB_COUNTER_RECV && comm->dev->ptr_support &&
+	    comm->rails->env->flush)
 		r = mpib_flush_make(comm, rail, comm->rails->env);
 	return r;
 }

@@ -23,8 +23,8 @@
  * them where the QP fails. Where a rail may be lost (docs/failover.md) either may have the
  * clear-to-sends, and two immediates for each row: its own part's and that of the other rail.
  *
- * A rail that carries nothing (SOUT of vanilla mode within an island) has QPs because the wire
- * says so. An empty queue isn't asked for: not every driver likes it.
+ * A rail that carries nothing (SOUT of vanilla mode within an island, without failover) has QPs
+ * because the wire says so. An empty queue isn't asked for: not every driver likes it.
  */
 
 /* NCCL_NET_MAX_REQUESTS (32) times the largest group. */
@@ -39,6 +39,8 @@
  * makes room would never be posted. Twice that: nobody waits for it. One less, so that with the one
  * that asks it is a power of two, to which devices round up. */
 #define MPIB_CTS_DEPTH 255
+/* A receiver's CQ where a rail may be lost. */
+#define MPIB_CQ_FAILOVER (2 * MPIB_REQUESTS_MAX + MPIB_CTS_DEPTH + 1)
 /* Two elements; what is asked for, see mpib_qps_create. */
 #define MPIB_INLINE_MAX 64
 

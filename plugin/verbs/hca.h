@@ -44,6 +44,7 @@ struct mpib_hca {
 	/* What a create of a QP with inline data has shown: the most that the device takes, + 1, up
 	 * to MPIB_INLINE_MAX; 0: not known. Service threads write it. */
 	atomic_uint inline_max;
+	atomic_bool inline_told; /* that it takes less */
 	/* Where the search for a GID ended last, + 1; 0: search. Service threads write it; the
 	 * helper thread clears it where the table changed. */
 	atomic_uint gid_at;

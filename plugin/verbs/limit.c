@@ -76,11 +76,13 @@ const char *mpib_limit_advice(const struct mpib_hca *hca, enum mpib_object what,
 int mpib_limit_check(const struct mpib_hca *hca, const struct mpib_env *env)
 {
 	const int qps = env->qps[hca->rail];
-	const char *fewer = qps_variable(hca);
+	const int of_sender = MPIB_REQUESTS_MAX + qps * MPIB_SQ_CHAINED;
+	const int of_receiver = env->failover ? MPIB_CQ_FAILOVER : 0;
+	char fewer[48];
 	const struct {
 		const char *name, *use;
 		int has, least;
-		const char *setting; /* that needs less where it is lower */
+		const char *cure; /* beside another device */
 	} rows[] = {
 		{ "max_srq", "shared receive queues", hca->attr.max_srq, 1, NULL },
 		{ "max_srq_wr", "entries of a shared receive queue", hca->attr.max_srq_wr, 1,
@@ -90,19 +92,20 @@ int mpib_limit_check(const struct mpib_hca *hca, const struct mpib_env *env)
 		{ "max_sge", "pieces of a request", hca->attr.max_sge, 1, NULL },
 		{ "max_cq", "completion queues", hca->attr.max_cq, 1, NULL },
 		{ "max_cqe", "entries of a completion queue", hca->attr.max_cqe,
-		  MPIB_REQUESTS_MAX + qps * MPIB_SQ_CHAINED, fewer },
+		  of_receiver > of_sender ? of_receiver : of_sender,
+		  of_receiver > of_sender ? "set MPIB_FAILOVER=0, or " : fewer },
 		{ "max_mr", "registrations", hca->attr.max_mr, MRS_LEAST, NULL },
 	};
 
+	(void)snprintf(fewer, sizeof(fewer), "lower %s, or ", qps_variable(hca));
 	for (size_t k = 0; k < MPIB_ARRAY_SIZE(rows); k++) {
 		/* Where a driver has no limit, its largest number may not fit. */
 		if (rows[k].has >= rows[k].least || rows[k].has < 0)
 			continue;
-		MPIB_WARN("%s rail %s: the device has %d %s (%s), MPIB needs %d: %s%s%sname "
-			  "another device",
+		MPIB_WARN("%s rail %s: the device has %d %s (%s), MPIB needs %d: %sname another "
+			  "device",
 			  mpib_rail_name(hca->rail), hca->name, rows[k].has, rows[k].use,
-			  rows[k].name, rows[k].least, rows[k].setting ? "lower " : "",
-			  rows[k].setting ? rows[k].setting : "", rows[k].setting ? ", or " : "");
+			  rows[k].name, rows[k].least, rows[k].cure ? rows[k].cure : "");
 		return -MPIB_EUSAGE;
 	}
 	return 0;

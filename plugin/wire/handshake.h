@@ -54,6 +54,7 @@ enum mpib_frame_type {
 	MPIB_FRAME_RAIL_DOWN = 9,
 	MPIB_FRAME_RAIL_UP = 10,
 	MPIB_FRAME_RAIL_READY = 11,
+	MPIB_FRAME_RAIL_PORT = 12, /* receiver: its port is up again; a hint, without an answer */
 };
 
 #define MPIB_FRAME_HEADER      16

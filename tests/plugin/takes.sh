@@ -56,6 +56,24 @@ spread_of() {
 	spread=$(($("$FABRICCTL" show 1/sup | sed -n 's/^ *spread_bytes //p') - ${before:-0}))
 }
 
+# attempts: sets $attempts to how often SUP is tried in the two seconds after it was lost
+attempts() {
+	"$FABRICCTL" reset || die fabricctl
+	: >"$trace"
+	rm -f "$work/end"
+	start_listener
+	start_connector bw --end-file "$work/end" --seconds 100 --size 100000 --comms 1
+	await_data
+	"$FABRICCTL" port 1/sup down || die fabricctl
+	until_true $GROUND_SECONDS grep -q 'SUP rail sup:1 is lost' "$work/connector.err" || die "no loss"
+	attempts=$(count '^2/sup qp')
+	sleep 2
+	attempts=$(($(count '^2/sup qp') - attempts))
+	touch "$work/end"
+	finish
+	want 0 0
+}
+
 # both_agents SHARE: advanced mode, an agent on each node
 both_agents() {
 	start_agent 1 "$1"
@@ -324,6 +342,36 @@ MPIB_RAIL_STALL_MS)
 	finish
 	want 0 0
 	grep -q 'SUP rail sup:1 is lost .*nothing of it completes' "$work/connector.err" || die "no loss by a stall"
+	;;
+MPIB_RAIL_WAIT_SEC)
+	export MPIB_ISLAND_PREFIX_LEN=32 MPIB_IB_TIMEOUT=8 MPIB_IB_RETRY_CNT=1 # SOUT alone
+	for MPIB_RAIL_WAIT_SEC in 0 1; do
+		export MPIB_RAIL_WAIT_SEC
+		"$FABRICCTL" reset || die fabricctl
+		start_listener --expect-error 20
+		"$FABRICCTL" cut 2/sout 1 || die fabricctl
+		start_connector --expect-error 20 verify --sizes 70000 --comms 1 --no-both
+		finish
+		hold connector 'r["expected_error"]'
+		[ "$(warnings connector 'no rail is left since [1-9][0-9]* ms (MPIB_RAIL_WAIT_SEC=1); SOUT rail')$(
+			warnings listener 'no rail is left since [1-9][0-9]* ms (MPIB_RAIL_WAIT_SEC=1); SOUT rail')" != 00 ] ||
+			[ $MPIB_RAIL_WAIT_SEC = 0 ] || die "no line says that no rail came back"
+		[ $MPIB_RAIL_WAIT_SEC = 1 ] || warned connector 0 'no rail is left'
+	done
+	;;
+MPIB_RAIL_PAUSE_MIN_MS | MPIB_RAIL_PAUSE_MAX_MS)
+	both_agents 512
+	export MPIB_IB_TIMEOUT=8 MPIB_IB_RETRY_CNT=1 MPIB_SUP_QP=1
+	attempts # after 1 s, and 2 s more
+	few=$attempts
+	export MPIB_RAIL_PAUSE_MIN_MS=50 # 100, 200, 400, 800
+	attempts
+	[ "$attempts" -gt "$few" ] || die "$attempts attempts in two seconds, $few by default"
+	[ $name = MPIB_RAIL_PAUSE_MIN_MS ] && exit
+	few=$attempts
+	export MPIB_RAIL_PAUSE_MAX_MS=50
+	attempts
+	[ "$attempts" -gt $((few + 1)) ] || die "$attempts attempts in two seconds, $few with longer pauses"
 	;;
 *)
 	die "no such case"

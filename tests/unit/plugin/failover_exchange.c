@@ -107,14 +107,18 @@ static void receiver_settles(const struct model_config *config, struct model *m,
 /* ---- one end --------------------------------------------------------------------------------- */
 
 /* Before the receiver says that its rail is lost, the rows that are not done have a receive more on
- * the other one; before it says that its rail is back, those that they need there. */
+ * the other one; before it says that its rail is back, two there: a part that waits for the other
+ * one may take this one, though that comes back, too. */
 static void reserve(const struct model_config *config, struct model *m, unsigned int rail,
 		    bool lost)
 {
+	const bool few =
+		config->fault == MODEL_FEW_ON_RETURN || config->fault == MODEL_NO_MORE_RECEIVES;
+
 	for (unsigned int row = 0; row < m->tail; row++) {
 		if (m->done[row])
 			continue;
-		m->reserved[row][rail] = model_receives(config, m, rail, false);
+		m->reserved[row][rail] = lost || few ? model_receives(config, m, rail, false) : 2;
 		if (lost && m->rail[MODEL_RECEIVER][!rail].state <= MPIB_RAIL_MADE &&
 		    config->fault != MODEL_NO_MORE_RECEIVES)
 			m->reserved[row][!rail]++;
@@ -132,6 +136,7 @@ static void go_down(const struct model_config *config, struct model *m, unsigned
 	    r->state == MPIB_RAIL_UP)
 		r->late = 1;
 	r->state = MPIB_RAIL_SAID;
+	r->probing = 0;
 	if (end == MODEL_RECEIVER && fault != MODEL_BEFORE_POLLING)
 		model_poll(config, m, rail);
 	if (end == MODEL_RECEIVER)
@@ -189,15 +194,32 @@ static void on_up(const struct model_config *config, struct model *m, unsigned i
 	if (todo <= MPIB_TODO_NOTHING)
 		return;
 	if (todo == MPIB_TODO_CONNECT) {
-		r->state = MPIB_RAIL_UP;
-		answer.type = MODEL_RAIL_READY;
-	} else {
-		r->state = MPIB_RAIL_MADE;
-		r->epoch = frame->epoch;
-		reserve(config, m, frame->rail, false);
+		r->probing = 1;
+		return;
 	}
+	r->state = MPIB_RAIL_MADE;
+	r->epoch = frame->epoch;
+	reserve(config, m, frame->rail, false);
 	say(m, end, &answer);
 	model_tidy(config, m);
+}
+
+/* A first request has come through, and the sender takes the rail. */
+enum model_can model_do_probe(const struct model_config *config, struct model *m, unsigned int rail,
+			      unsigned int b)
+{
+	struct model_rail *r = &m->rail[MODEL_SENDER][rail];
+	struct model_frame ready = { .type = MODEL_RAIL_READY, .rail = (uint8_t)rail };
+
+	(void)b;
+	if (!r->probing || !model_lives(m, MODEL_RECEIVER, rail, r->epoch))
+		return MODEL_CANT;
+	r->probing = 0;
+	r->state = MPIB_RAIL_UP;
+	ready.epoch = r->epoch;
+	say(m, MODEL_SENDER, &ready);
+	model_tidy(config, m);
+	return MODEL_MUST;
 }
 
 static void on_ready(struct model *m, const struct model_frame *frame)

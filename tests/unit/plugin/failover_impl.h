@@ -32,5 +32,7 @@ enum model_can model_do_repeat(const struct model_config *config, struct model *
 			       unsigned int b);
 enum model_can model_do_return(const struct model_config *config, struct model *m,
 			       unsigned int rail, unsigned int b);
+enum model_can model_do_probe(const struct model_config *config, struct model *m, unsigned int rail,
+			      unsigned int b);
 
 #endif

@@ -119,8 +119,8 @@ static enum model_can do_send(const struct model_config *config, struct model *m
 	return MODEL_MUST;
 }
 
-/* A part that was lost, on its own rail if that is back, else on the other one: not before the
- * receiver has said that its own is lost (again), and has a receive for it there. */
+/* A part that was lost, on its own rail if that is back, else on the other one, whatever becomes of
+ * its own meanwhile. */
 static enum model_can do_replay(const struct model_config *config, struct model *m, unsigned int a,
 				unsigned int sup)
 {
@@ -128,9 +128,6 @@ static enum model_can do_replay(const struct model_config *config, struct model 
 	bool anew = config->fault == MODEL_DIVIDED_ANEW;
 	unsigned int rail = up(m, MODEL_SENDER, part) ? part : !part;
 
-	if (m->rail[MODEL_SENDER][part].state == MPIB_RAIL_SAID &&
-	    config->fault != MODEL_PENDING_DOESNT_WAIT && config->fault != MODEL_SENDER_DOESNT_WAIT)
-		return MODEL_CANT;
 	if (m->part[row][part].state != MODEL_PENDING || !up(m, MODEL_SENDER, rail) ||
 	    (anew ? !part_cells(part, sup) : sup))
 		return MODEL_CANT;
@@ -366,6 +363,7 @@ const struct model_action model_actions[] = {
 	  MODEL_RAILS },
 	{ "an end says RAIL_DOWN again:", model_do_repeat, MODEL_ENDS, 1 },
 	{ "the sender makes new queue pairs, rail", model_do_return, MODEL_RAILS, 1 },
+	{ "a request comes through new queue pairs, rail", model_do_probe, MODEL_RAILS, 1 },
 	{ 0 },
 };
 

@@ -49,7 +49,6 @@ enum model_fault {
 	MODEL_RECEIVER_SAYS_FIRST, /* RAIL_DOWN goes out before its queue pairs are in ERR */
 	MODEL_SENDER_SAYS_FIRST,
 	MODEL_SENDER_DOESNT_WAIT,   /* parts go the other way before the receiver's RAIL_DOWN */
-	MODEL_PENDING_DOESNT_WAIT,  /* so do those that wait for a rail, when that is lost again */
 	MODEL_RECEIVER_DOESNT_WAIT, /* clear-to-sends again before the sender's */
 	MODEL_CTS_OF_DONE_ROWS,	    /* they are written again for rows that are done, too */
 	MODEL_CTS_CHANGES_RAIL,	    /* they change the rail while some are under way */
@@ -66,6 +65,7 @@ enum model_fault {
 	MODEL_NO_MORE_RECEIVES, /* a row's parts on one rail find one receive there, as before */
 	MODEL_TOO_FEW_RECEIVES, /* so do those of a row posted before the sender has spoken */
 	MODEL_ONE_SIDED,	/* the end that is told goes on with the rail */
+	MODEL_FEW_ON_RETURN,	/* a rail that comes back has one receive a row where both do */
 	MODEL_FAULTS,
 };
 
@@ -82,7 +82,8 @@ struct model_config {
 struct model_rail {
 	uint8_t state; /* enum mpib_rail_state */
 	uint8_t epoch;
-	uint8_t late; /* faults only: the queue pairs live on for a while */
+	uint8_t late;	 /* faults only: the queue pairs live on for a while */
+	uint8_t probing; /* sender: connected, and waits for a first request to come through */
 };
 
 enum model_frame_type {

@@ -303,8 +303,8 @@ static void test_devices_that_lack_what_is_needed(void **state)
 		  "1" },
 		{ { 16, 319, 65536 },
 		  "the device has 319 requests in a queue (max_qp_wr), MPIB needs 320" },
-		{ { 16, 320, 383 }, "383 entries of a completion queue (max_cqe), MPIB needs 384" },
-		{ { 1, 320, 512 }, NULL },
+		{ { 16, 320, 767 }, "767 entries of a completion queue (max_cqe), MPIB needs 768" },
+		{ { 1, 320, 768 }, NULL },
 	};
 
 	(void)state;

@@ -23,6 +23,7 @@ static const struct model_config right[] = {
 	  .losses = 1,
 	  .returns = 1 },
 	{ .name = "one loss, a ring of two", .rows = 3, .slots = 2, .losses = 1 },
+	{ .name = "both rails, both are back", .rows = 1, .slots = 1, .losses = 2, .returns = 2 },
 };
 
 /* Minutes: with MPIB_TEST_MODEL. */
@@ -61,7 +62,6 @@ static const char *const faults[MODEL_FAULTS] = {
 	[MODEL_RECEIVER_SAYS_FIRST] = "the receiver says RAIL_DOWN before ERR",
 	[MODEL_SENDER_SAYS_FIRST] = "the sender says RAIL_DOWN before ERR",
 	[MODEL_SENDER_DOESNT_WAIT] = "parts are sent again before the receiver's RAIL_DOWN",
-	[MODEL_PENDING_DOESNT_WAIT] = "so is one that waits for a rail which is lost again",
 	[MODEL_RECEIVER_DOESNT_WAIT] = "clear-to-sends are written again before the sender's",
 	[MODEL_CTS_OF_DONE_ROWS] = "clear-to-sends are written again for rows that are done",
 	[MODEL_CTS_CHANGES_RAIL] = "clear-to-sends change the rail while some are under way",
@@ -79,6 +79,7 @@ static const char *const faults[MODEL_FAULTS] = {
 	[MODEL_NO_MORE_RECEIVES] = "parts of both rails find one receive on the one that is left",
 	[MODEL_TOO_FEW_RECEIVES] = "so do those of a row that the sender still divides",
 	[MODEL_ONE_SIDED] = "the end that is told keeps its queue pairs",
+	[MODEL_FEW_ON_RETURN] = "rows have one receive on a rail that is back before the other one",
 };
 
 /* The first of the runs above in which it shows. */

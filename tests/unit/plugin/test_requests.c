@@ -19,6 +19,7 @@ static void test_error_reaches_every_request(void **state)
 	struct pair second;
 
 	(void)state;
+	(void)setenv("MPIB_FAILOVER", "0", 1);
 	open_pair(0);
 	second = p;
 	open_pair(0);
