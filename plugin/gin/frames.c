@@ -54,10 +54,10 @@ int mpib_gin_join_decode(const uint8_t *payload, size_t len, struct mpib_gin_joi
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		ret->qpn[rail] = (uint32_t)get(payload, &at, 4);
 		ret->reads[rail] = (uint8_t)get(payload, &at, 1);
-		if (ret->qpn[rail] > 0xffffff)
+		if (ret->qpn[rail] > 0xffffff || (ret->qpn[rail] && !ret->reads[rail]))
 			return -EBADMSG;
 	}
-	return ret->qpn[MPIB_SOUT] && ret->reads[MPIB_SOUT] ? 0 : -EBADMSG;
+	return ret->qpn[MPIB_SOUT] ? 0 : -EBADMSG;
 }
 
 size_t mpib_gin_memory_encode(uint8_t *buf, const struct mpib_gin_memory_frame *memory)

@@ -76,6 +76,22 @@ static int next_frame(struct mpib_gin_peer *peer, uint16_t type, struct mpib_fra
 
 /* ---- what both ends must agree in ------------------------------------------------------------ */
 
+/* Whether both ends speak of the same thing; else @text says what differs. */
+static bool agree(const struct mpib_gin *gin, const struct mpib_gin_join *join, char *text,
+		  size_t size)
+{
+	if (join->version != MPIB_GIN_VERSION)
+		(void)snprintf(text, size,
+			       "version of device-initiated communication differs: %u here and %u "
+			       "there: install the same MPIB on every node",
+			       MPIB_GIN_VERSION, join->version);
+	else if (join->nranks != gin->nranks)
+		(void)snprintf(text, size, "%u ranks here and %u there", gin->nranks, join->nranks);
+	else
+		return true;
+	return false;
+}
+
 static int check_join(struct mpib_gin_peer *peer, const struct mpib_frame *frame, size_t skip)
 {
 	const struct mpib_gin *gin = peer->gin;
@@ -83,18 +99,13 @@ static int check_join(struct mpib_gin_peer *peer, const struct mpib_frame *frame
 
 	if (mpib_gin_join_decode(frame->payload + skip, frame->payload_len - skip, &peer->join) < 0)
 		return broken(peer, -EBADMSG);
-	if (peer->join.version != MPIB_GIN_VERSION)
-		(void)snprintf(text, sizeof(text),
-			       "version of device-initiated communication differs: %u here and %u "
-			       "there: install the same MPIB on every node",
-			       MPIB_GIN_VERSION, peer->join.version);
-	else if (peer->join.nranks != gin->nranks)
-		(void)snprintf(text, sizeof(text), "%u ranks here and %u there", gin->nranks,
-			       peer->join.nranks);
-	else if (peer->join.rank != peer->rank)
-		(void)snprintf(text, sizeof(text), "it says that it is rank %u", peer->join.rank);
-	else if (mpib_peer_agree(&gin->local, &peer->remote, text, sizeof(text)) == 0)
-		return 0;
+	if (agree(gin, &peer->join, text, sizeof(text))) {
+		if (peer->join.rank != peer->rank)
+			(void)snprintf(text, sizeof(text), "it says that it is rank %u",
+				       peer->join.rank);
+		else if (mpib_peer_agree(&gin->local, &peer->remote, text, sizeof(text)) == 0)
+			return 0;
+	}
 	MPIB_WARN("%s: %s", peer->text, text);
 	return -MPIB_EUSAGE;
 }
@@ -209,6 +220,7 @@ static int answer(struct mpib_gin_mesh *mesh, struct mpib_gin_peer *peer,
 	int r;
 
 	mpib_gin_name_peer(peer);
+	peer->step = MPIB_GIN_READY; /* whatever is wrong, it is told */
 	r = check_join(peer, join, 0);
 	if (r == 0)
 		r = mpib_gin_qps_connect(peer);
@@ -219,9 +231,39 @@ static int answer(struct mpib_gin_mesh *mesh, struct mpib_gin_peer *peer,
 	mpib_gin_describe(peer, &mine);
 	len += mpib_gin_join_encode(payload + len, &mine);
 	r = mpib_ctl_send(&peer->ctl, MPIB_GIN_FRAME_MEET, payload, len);
-	peer->step = MPIB_GIN_READY;
 	mesh->moved = true;
 	return r < 0 ? broken(peer, r) : 0;
+}
+
+/* It can't be one of these ranks, and is told why. */
+static int refuse_guest(struct mpib_gin_guest *guest, const char *text)
+{
+	char address[MPIB_IPV4_TEXT_MAX];
+
+	MPIB_WARN("a peer, %s pid %u: %s",
+		  mpib_ipv4_format(guest->hello.rail[MPIB_SOUT].ipv4_be, address), guest->hello.pid,
+		  text);
+	mpib_ctl_send_text(&guest->ctl, MPIB_FRAME_REFUSE, text);
+	mpib_ctl_close(&guest->ctl);
+	return -MPIB_EUSAGE;
+}
+
+static int place_guest(const struct mpib_gin *gin, struct mpib_gin_guest *guest,
+		       const struct mpib_gin_join *join)
+{
+	const struct mpib_gin_peer *peer;
+	char text[MPIB_TEXT_MAX + 1];
+
+	if (!agree(gin, join, text, sizeof(text)))
+		return refuse_guest(guest, text);
+	peer = &gin->peer[join->rank < gin->nranks ? join->rank : gin->rank];
+	if (join->rank == peer->rank && peer->rank != gin->rank && !peer->connects &&
+	    peer->step == MPIB_GIN_IDLE)
+		return 0;
+	(void)snprintf(text, sizeof(text),
+		       "it says that it is rank %u of %u, which can't be, or is here", join->rank,
+		       gin->nranks);
+	return refuse_guest(guest, text);
 }
 
 /* Its JOIN says which rank it is. One that is gone before comes again, or its rank's other
@@ -242,17 +284,10 @@ static int hear_guest(struct mpib_gin_mesh *mesh, struct mpib_gin_guest *guest)
 		mpib_ctl_close(&guest->ctl);
 		return 0;
 	}
-	peer = &gin->peer[join.rank < gin->nranks ? join.rank : gin->rank];
-	if (join.version == MPIB_GIN_VERSION &&
-	    (join.rank >= gin->nranks || peer->connects || join.rank == gin->rank ||
-	     peer->step != MPIB_GIN_IDLE)) {
-		MPIB_WARN("a peer says that it is rank %u of %u, which can't be, or is here",
-			  join.rank, gin->nranks);
-		mpib_ctl_send_text(&guest->ctl, MPIB_FRAME_REFUSE,
-				   "another peer has this rank, or no peer can have it");
-		mpib_ctl_close(&guest->ctl);
-		return -MPIB_EUSAGE;
-	}
+	r = place_guest(gin, guest, &join);
+	if (r < 0)
+		return r;
+	peer = &gin->peer[join.rank];
 	peer->ctl = guest->ctl;
 	peer->remote = guest->hello;
 	/* The bytes that the frame is in have moved with the connection. */

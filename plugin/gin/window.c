@@ -92,6 +92,24 @@ static bool all_told(struct mpib_gin *gin)
 	return told;
 }
 
+/* One that has told nothing, rather one that is gone: others may still do so. NULL: all have. */
+static const struct mpib_gin_peer *missing(const struct mpib_gin *gin)
+{
+	const struct mpib_gin_peer *found = NULL;
+
+	for (uint32_t k = 0; k < gin->nranks; k++) {
+		const struct mpib_gin_peer *peer = &gin->peer[k];
+
+		if (peer->ctl.fd < 0 || peer->has_memory[gin->registrations & 1])
+			continue;
+		if (atomic_load_explicit(&peer->over, memory_order_relaxed))
+			return peer;
+		if (!found)
+			found = peer;
+	}
+	return found;
+}
+
 static int not_told(const struct mpib_gin_peer *peer)
 {
 	int over = atomic_load_explicit(&peer->over, memory_order_acquire);
@@ -107,18 +125,15 @@ static int not_told(const struct mpib_gin_peer *peer)
 /* Takes what each peer told of this registration. */
 static int hear(struct mpib_gin *gin, struct mpib_gin_window *window)
 {
+	const struct mpib_gin_peer *absent = missing(gin);
 	unsigned int at = gin->registrations & 1;
-	int r = 0;
+	int r = absent ? not_told(absent) : 0;
 
 	for (uint32_t k = 0; k < gin->nranks && r == 0; k++) {
 		struct mpib_gin_peer *peer = &gin->peer[k];
 
 		if (peer->ctl.fd < 0)
 			continue;
-		if (!peer->has_memory[at]) {
-			r = not_told(peer);
-			break;
-		}
 		if (peer->memory[at].number != gin->registrations) {
 			MPIB_WARN("%s has registered memory %ju times and this rank %ju times",
 				  peer->text, (uintmax_t)peer->memory[at].number,
@@ -135,21 +150,25 @@ static int hear(struct mpib_gin *gin, struct mpib_gin_window *window)
 
 static int exchange(struct mpib_gin *gin, struct mpib_gin_window *window, bool failed)
 {
-	struct mpib_gin_memory_frame mine = { .number = gin->registrations,
-					      .addr = window->addr,
-					      .size = window->size,
-					      .failed = failed };
+	struct mpib_gin_memory_frame mine = { .number = gin->registrations, .failed = failed };
 	int r;
 
-	if (!failed)
+	/* What can't be registered need not even be memory. */
+	if (!failed) {
+		mine.addr = window->addr;
+		mine.size = window->size;
 		memcpy(mine.rkey, window->mr->rkey, sizeof(mine.rkey));
+	}
 	far_of(window, &mine, gin->rank);
 	r = tell(gin, &mine);
-	if (r < 0 || failed)
+	if (r < 0)
 		return r;
+	/* Also where this end has failed: what the others tell is of this registration, and not of
+	 * a later one. */
 	(void)mpib_gin_wait(gin, all_told, (uint64_t)gin->env.connect_timeout_sec * 1000);
 	mpib_watch_lock();
-	r = hear(gin, window);
+	if (!failed)
+		r = hear(gin, window);
 	for (uint32_t k = 0; k < gin->nranks; k++)
 		gin->peer[k].has_memory[gin->registrations & 1] = false;
 	mpib_watch_unlock();

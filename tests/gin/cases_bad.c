@@ -128,6 +128,173 @@ static void too_many(void)
 	mesh_close(mesh);
 }
 
+/* The last rank is of another build, whose JOIN has another version, or has another setting, or the
+ * first one believes that there is one rank less: nobody waits, and every rank has one line that
+ * tells why. */
+static void disagree(int of_ranks, const char *text)
+{
+	struct mesh mesh = { 0 };
+	uint64_t begin;
+
+	table_init(&mesh);
+	mesh_listen(&mesh);
+	ranks = of_ranks;
+	begin = clock_ms();
+	CHECK(mesh_connect(&mesh) != ncclSuccess);
+	CHECK(warnings == 1 && strstr(warned, text));
+	CHECK(clock_ms() - begin < 20000);
+	CHECK(!mesh.coll);
+	CHECK(table->closeListen(mesh.listener) == ncclSuccess);
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+}
+
+static void version_differs(void)
+{
+	if (rank == ranks - 1)
+		(void)setenv("PLUGIN", getenv("PLUGIN_OF_LAST"), 1);
+	disagree(ranks, "version of device-initiated communication differs");
+}
+
+static void ranks_differ(void)
+{
+	disagree(rank == 0 ? ranks - 1 : ranks, "ranks here and ");
+}
+
+static void settings_differ(void)
+{
+	if (rank == ranks - 1)
+		(void)setenv("MPIB_ISLAND_PREFIX_LEN", "16", 1);
+	disagree(ranks, "MPIB_ISLAND_PREFIX_LEN differs");
+}
+
+/* Puts without data to the last rank, until one fails; that is soon, with one line. */
+static void puts_fail(struct mesh *mesh)
+{
+	uint64_t end = clock_ms() + 20000;
+	ncclResult_t result;
+	void *request;
+	int done = 0;
+
+	do {
+		result = table->iput(mesh->coll, 0, NULL, 0, 0, NULL, (uint32_t)(ranks - 1),
+				     &request);
+		CHECK(clock_ms() < end);
+		CHECK(result != ncclSuccess ||
+		      (table->test(mesh->coll, request, &done) == ncclSuccess && done));
+	} while (result == ncclSuccess);
+	CHECK(result == ncclRemoteError);
+}
+
+/* The last rank ends at some moment of its set-up, a bit later each time: the others' set-up fails,
+ * soon, or their next put to it. */
+static void dies_while_connecting(void)
+{
+	for (unsigned int us = 100; us < 6000; us += us < 1000 ? 300 : 1000) {
+		struct mesh mesh = { 0 };
+		uint64_t begin;
+		pid_t child = rank == ranks - 1 ? fork() : 0;
+
+		if (child) {
+			CHECK(waitpid(child, NULL, 0) == child);
+			barrier();
+			continue;
+		}
+		warnings = 0;
+		table_init(&mesh);
+		mesh_listen(&mesh);
+		if (rank == ranks - 1) {
+			(void)ualarm(us, 0);
+			(void)mesh_connect(&mesh);
+			for (;;)
+				(void)pause();
+		}
+		begin = clock_ms();
+		if (mesh_connect(&mesh) == ncclSuccess)
+			puts_fail(&mesh);
+		CHECK(warnings == 1 && clock_ms() - begin < 20000);
+		CHECK(table->closeColl(mesh.coll) == ncclSuccess);
+		CHECK(table->closeListen(mesh.listener) == ncclSuccess);
+		CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+		barrier();
+	}
+}
+
+/* The last rank dies while the others register memory: it is nobody's, and the mesh has failed. */
+static void dies_in_registration(void)
+{
+	struct mesh mesh = { 0 };
+	struct window more;
+	uint64_t begin;
+
+	mesh_open(&mesh, BYTES);
+	if (rank == ranks - 1)
+		(void)kill(getpid(), SIGKILL);
+	begin = clock_ms();
+	CHECK(window_open(&mesh, &more, BYTES, 0) == ncclRemoteError);
+	CHECK(!more.mhandle && warnings == 1);
+	CHECK(clock_ms() - begin < 20000);
+	puts_fail(&mesh);
+	CHECK(warnings <= 2); /* the mesh's own line may have been the first */
+	CHECK(table->closeColl(mesh.coll) == ncclSuccess);
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+}
+
+/* The last rank closes while others would still put to it. */
+static void closes_early(void)
+{
+	struct mesh mesh = { 0 };
+
+	mesh_open(&mesh, BYTES);
+	if (rank == ranks - 1) {
+		CHECK(table->closeColl(mesh.coll) == ncclSuccess);
+	} else {
+		puts_fail(&mesh);
+		CHECK(warnings == 1);
+		CHECK(strstr(warned, "it has closed") || strstr(warned, "failed"));
+		CHECK(table->closeColl(mesh.coll) == ncclSuccess);
+	}
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+}
+
+/* Memory that can't be: an error with a line on every rank, and the mesh goes on. */
+static void bad_memory(void)
+{
+	struct mesh one = { 0 }, *mesh = &one;
+	void *mhandle, *handle;
+
+	mesh_open(mesh, BYTES);
+	REFUSED(table->regMrSym(mesh->coll, mesh->data.at, 0, NCCL_PTR_HOST, 0, &mhandle, &handle),
+		"memory can't be registered");
+	REFUSED(table->regMrSym(mesh->coll, mesh->data.at, SIZE_MAX, NCCL_PTR_HOST, 0, &mhandle,
+				&handle),
+		"memory can't be registered");
+	CHECK(table->regMrSym(mesh->coll, mesh->data.at, BYTES, 77, 0, &mhandle, &handle) ==
+	      ncclInvalidArgument);
+	for (int k = 0; k < 4; k++) {
+		struct window more;
+
+		CHECK(window_open(mesh, &more, 4096, 0) == ncclSuccess);
+		window_close(mesh, &more);
+	}
+	await(mesh, put_signal(mesh, (rank + 1) % ranks, 0, BYTES, 0, 1));
+	await_signal(mesh, 0, 1);
+	mesh_close(mesh);
+}
+
+/* More contexts, or requests of each, than can be; of the tables that are asked for them. */
+static void bad_contexts(void)
+{
+	struct mesh one = { 0 }, *mesh = &one;
+	void *ctx = NULL;
+
+	mesh_open(mesh, BYTES);
+	REFUSED(table_contexts(mesh->coll, 0, &ctx), "0 contexts of");
+	REFUSED(table_contexts(mesh->coll, -1, &ctx), "-1 contexts of");
+	REFUSED(table_contexts(mesh->coll, 1025, &ctx), "1025 contexts of");
+	REFUSED(table_contexts(mesh->coll, INT32_MAX, &ctx), "contexts of");
+	mesh_close(mesh);
+}
+
 /* The last rank dies before it connects: the others fail, soon, each with a line. */
 static void dies_in_set_up(void)
 {
@@ -226,8 +393,14 @@ static void wrong_handles(void)
 	CHECK(table->connect(mesh.ctx, handles, 2, 0, mesh.listener, &mesh.coll) ==
 	      ncclInvalidUsage);
 	CHECK(warnings == 1 && strstr(warned, "isn't MPIB's"));
-	CHECK(table->connect(mesh.ctx, handles, 2, 2, mesh.listener, &mesh.coll) ==
-	      ncclInvalidArgument);
+	for (int k = 0; k < 4; k++) {
+		static const int of[][2] = { { 2, 2 }, { 2, -1 }, { 0, 0 }, { -1, 0 } };
+
+		warnings = 0;
+		CHECK(table->connect(mesh.ctx, handles, of[k][0], of[k][1], mesh.listener,
+				     &mesh.coll) == ncclInvalidArgument);
+		CHECK(warnings == 1 && !mesh.coll);
+	}
 	CHECK(table->closeListen(mesh.listener) == ncclSuccess);
 	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
 }
@@ -324,6 +497,14 @@ const struct gin_case bad_cases[] = {
 	{ .name = "dies-in-set-up", .run = dies_in_set_up, .dies = true },
 	{ .name = "absent", .run = absent },
 	{ .name = "dies-in-use", .run = dies_in_use, .dies = true },
+	{ .name = "dies-while-connecting", .run = dies_while_connecting },
+	{ .name = "dies-in-registration", .run = dies_in_registration, .dies = true },
+	{ .name = "closes-early", .run = closes_early },
+	{ .name = "version-differs", .run = version_differs },
+	{ .name = "ranks-differ", .run = ranks_differ },
+	{ .name = "settings-differ", .run = settings_differ },
+	{ .name = "bad-memory", .run = bad_memory },
+	{ .name = "bad-contexts", .run = bad_contexts },
 	{ .name = "wrong-handles", .run = wrong_handles },
 	{ .name = "cannot-register", .run = cannot_register },
 	{ 0 },

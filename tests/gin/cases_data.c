@@ -298,6 +298,31 @@ static void registers_meanwhile(void)
 	mesh_close(&mesh);
 }
 
+/* Several proxy threads of a process, each with its own meshes, as NCCL 2.31 has them
+ * (NCCL_GIN_PROXY_NTHREADS), while another thread makes and ends one. */
+static void proxies(void)
+{
+	struct mesh mesh[4] = { 0 }, more = { 0 };
+	pthread_t thread[4];
+
+	for (unsigned int k = 0; k < 4; k++)
+		mesh_open(&mesh[k], 65536);
+	for (unsigned int k = 0; k < 4; k++)
+		CHECK(pthread_create(&thread[k], NULL, proxy, &mesh[k]) == 0);
+	for (unsigned int k = 0; k < 3; k++) {
+		mesh_open(&more, 4096);
+		await(&more, put_signal(&more, (rank + 1) % ranks, 0, 4096, 0, 1));
+		await_signal(&more, 0, 1);
+		mesh_close(&more);
+	}
+	for (unsigned int k = 0; k < 4; k++)
+		CHECK(pthread_join(thread[k], NULL) == 0);
+	for (unsigned int k = 0; k < 4; k++)
+		await_signal(&mesh[k], 0, 300);
+	for (unsigned int k = 0; k < 4; k++)
+		mesh_close(&mesh[k]);
+}
+
 /* What rank 0's agent says of its flow to rank 1: counters come to it once a second. */
 static bool agent_says(const char *part)
 {
@@ -341,6 +366,7 @@ static void seen(void)
 const struct gin_case data_cases[] = {
 	{ .name = "mates", .run = mates },
 	{ .name = "registers-meanwhile", .run = registers_meanwhile },
+	{ .name = "proxies", .run = proxies },
 	{ .name = "sizes", .run = sizes },
 	{ .name = "order", .run = order },
 	{ .name = "pipeline", .run = pipeline },

@@ -81,8 +81,8 @@ static void flushes(void)
 
 static void bad_gets(void)
 {
-	struct mesh one = { 0 }, *mesh = &one;
-	void *request, *mh;
+	struct mesh pair[2] = { 0 }, *mesh = &pair[0];
+	void *request, *mh, *others;
 	static const struct {
 		uint64_t from, size, to;
 		uint32_t of;
@@ -90,17 +90,24 @@ static void bad_gets(void)
 		    { UINT64_MAX, 8, 0, 0 }, { 0, 8, UINT64_MAX, 0 }, { 0, 8, 0, UINT32_MAX } };
 
 	mesh_open(mesh, BYTES);
+	mesh_open(&pair[1], BYTES);
 	mh = mesh->data.handle;
+	others = pair[1].data.handle;
 	for (size_t k = 0; k < sizeof(bad) / sizeof(bad[0]); k++) {
 		CHECK(table_get(mesh->coll, 0, bad[k].from, mh, bad[k].size, bad[k].to, mh,
 				bad[k].of, &request) == ncclInvalidArgument);
 		CHECK(warnings == k + 1);
 	}
 	CHECK(table_get(mesh->coll, 0, 0, NULL, 8, 0, mh, 0, &request) == ncclInvalidArgument);
+	CHECK(table_get(mesh->coll, 0, 0, others, 8, 0, mh, 0, &request) == ncclInvalidArgument);
+	CHECK(table_get(mesh->coll, 0, 0, mh, 8, 0, others, 0, &request) == ncclInvalidArgument);
+	CHECK(table_flush(mesh->coll, 0, others, 0, &request) == ncclInvalidArgument);
 	CHECK(table_flush(mesh->coll, 0, NULL, 0, &request) == ncclInvalidArgument);
 	CHECK(table_flush(mesh->coll, 0, mh, (uint32_t)ranks, &request) == ncclInvalidArgument);
+	CHECK(warnings == sizeof(bad) / sizeof(bad[0]) + 6);
 	warnings = 0;
 	await(mesh, get(mesh, 0, 0, 8, 8));
+	mesh_close(&pair[1]);
 	mesh_close(mesh);
 }
 

@@ -54,6 +54,9 @@ extern mpib_nccl_gin_iflush_v13 *table_flush;
  * form of v11. */
 const struct mpib_nccl_gin_v11 *table_find(void *library);
 
+/* A context of the mesh, of tables after v11. */
+ncclResult_t table_contexts(void *coll, int contexts, void **ctx);
+
 /* All ranks have come this far. */
 void barrier(void);
 /* What all ranks can see: a word each, and one of all. */

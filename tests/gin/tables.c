@@ -71,16 +71,16 @@ static ncclResult_t put_signal_v12(void *coll, uint64_t from, void *src, size_t 
 #define OF_ANY(of_v12, field)                                                                      \
 	(v11 ? v11->field : v12 ? (of_v12) : v13 ? v13->field : v14 ? v14->field : v15->field)
 
-static ncclResult_t create(void *coll, void **ctx)
+ncclResult_t table_contexts(void *coll, int contexts, void **ctx)
 {
 	struct mpib_nccl_device_handle *device = NULL;
-	struct mpib_nccl_gin_config_v13 gin = { .nContexts = CONTEXTS, .trafficClass = -1 };
-	struct mpib_nccl_rma_config_v14 rma = { .nContexts = CONTEXTS, .trafficClass = -1 };
+	struct mpib_nccl_gin_config_v13 gin = { .nContexts = contexts, .trafficClass = -1 };
+	struct mpib_nccl_rma_config_v14 rma = { .nContexts = contexts, .trafficClass = -1 };
 
 	if (v11)
 		return v11->createContext(coll, SIGNALS, SIGNALS, ctx, &device);
 	if (v12)
-		return v12->createContext(coll, SIGNALS, SIGNALS, CONTEXTS, ctx, &device);
+		return v12->createContext(coll, SIGNALS, SIGNALS, contexts, ctx, &device);
 	if (v13)
 		return v13->createContext(coll, &gin, ctx, &device);
 	return v14 ? v14->createContext(coll, &rma, ctx) : v15->createContext(coll, &rma, ctx);
@@ -97,7 +97,7 @@ static ncclResult_t connect_ctx(void *ctx, void *handles[], int nranks, int own,
 		if (meshes[k].coll)
 			continue;
 		meshes[k].coll = *coll;
-		result = create(*coll, &meshes[k].ctx);
+		result = table_contexts(*coll, CONTEXTS, &meshes[k].ctx);
 		CHECK(result != ncclSuccess || meshes[k].ctx);
 		break;
 	}
@@ -110,7 +110,7 @@ static ncclResult_t close_ctx(void *coll)
 	mpib_nccl_gin_close *destroy = OF_ANY(v12->destroyContext, destroyContext);
 	mpib_nccl_gin_close *close_coll = OF_ANY(v12->closeColl, closeColl);
 
-	for (int k = 0; k < MESHES; k++) {
+	for (int k = 0; coll && k < MESHES; k++) {
 		if (meshes[k].coll != coll)
 			continue;
 		CHECK(destroy(meshes[k].ctx) == ncclSuccess);

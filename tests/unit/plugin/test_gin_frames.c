@@ -58,6 +58,20 @@ static void test_join_without_sout(void **state)
 	assert_int_equal(mpib_gin_join_decode(buf, sizeof(buf), &got), -EBADMSG);
 }
 
+/* A QP on SUP that takes no READ could never be pushed, and a signal would wait for ever. */
+static void test_join_without_reads_on_sup(void **state)
+{
+	uint8_t buf[sizeof(join_bytes)];
+	struct mpib_gin_join got;
+
+	(void)state;
+	memcpy(buf, join_bytes, sizeof(buf));
+	buf[15] = 9; /* a QP */
+	assert_int_equal(mpib_gin_join_decode(buf, sizeof(buf), &got), -EBADMSG);
+	buf[19] = 1;
+	assert_int_equal(mpib_gin_join_decode(buf, sizeof(buf), &got), 0);
+}
+
 static void test_memory(void **state)
 {
 	const struct mpib_gin_memory_frame memory = {
@@ -145,6 +159,7 @@ int main(void)
 		cmocka_unit_test(test_join),
 		cmocka_unit_test(test_join_of_another_version),
 		cmocka_unit_test(test_join_without_sout),
+		cmocka_unit_test(test_join_without_reads_on_sup),
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_tables),
