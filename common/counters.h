@@ -33,7 +33,8 @@ enum mpib_counter_kind {
 	/* Puts, signals and gets between two ranks of a mesh (device-initiated communication). Its
 	 * entry counts what this end begins, since the other end's memory is written and read
 	 * without this plugin there: `bytes` and `requests` of puts, in `cts` the bytes that gets
-	 * asked for, `messages` puts with and without data. */
+	 * asked for, `messages` puts with and without data. Its times are a sender's, and its
+	 * `completions` are kept with them, of puts, and late rather than early. */
 	MPIB_COUNTER_GIN = 3,
 };
 

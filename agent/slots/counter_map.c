@@ -240,7 +240,9 @@ enum mpib_counter_time mpib_counter_map_times(const struct mpib_counter_map *map
 	const struct mpib_counters_header *header = (const void *)map->base;
 	const struct mpib_counter_entry *entry = live_entry(map, index);
 
-	if (!entry || load32(&entry->kind) != MPIB_COUNTER_SEND ||
+	if (!entry ||
+	    (load32(&entry->kind) != MPIB_COUNTER_SEND &&
+	     load32(&entry->kind) != MPIB_COUNTER_GIN) ||
 	    load32(&entry->conn_id) != conn_id || !load32(&entry->qps[0]) ||
 	    !load32(&entry->qps[1]))
 		return MPIB_COUNTER_NO_SENDER;

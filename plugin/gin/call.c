@@ -9,6 +9,7 @@
 #include "plugin/base/log.h"
 #include "plugin/base/result.h"
 #include "plugin/gin/post.h"
+#include "plugin/gin/times.h"
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
@@ -112,26 +113,36 @@ static size_t by_sup(struct mpib_gin_peer *peer, size_t size)
 
 	if (size <= MPIB_GIN_WHOLE_MAX || !peer->qp[MPIB_SUP])
 		return 0;
-	if (hint)
+	if (hint) {
+		bool timed = mpib_hint_load(&hint->seq) & MPIB_HINT_TIMED;
+
 		(void)mpib_hint_read(hint, &peer->share);
+		if (mpib_unlikely(timed != peer->timed))
+			mpib_gin_times_follow(peer, timed);
+	}
 	peer->counters->share = peer->share;
 	if (mpib_split_divides(size, peer->share, peer->gin->split_min))
 		return mpib_split_sup(size, peer->share);
 	return peer->share >= MPIB_SHARE_MAX / 2 ? size : 0;
 }
 
-/* A put of which all goes in one post, with the atomic behind it. */
-static inline int put_now(struct mpib_gin_peer *peer, struct mpib_gin_request *request,
-			  struct mpib_gin_at from, uint32_t size, struct mpib_gin_at to,
-			  bool signals)
+/* A put of which all goes in one post, with the atomic behind it. @timed: busy times are kept; a
+ * constant. */
+static mpib_always_inline int put_now(struct mpib_gin_peer *peer, struct mpib_gin_request *request,
+				      struct mpib_gin_at from, uint32_t size, struct mpib_gin_at to,
+				      bool signals, bool timed)
 {
 	const struct mpib_gin_far *far = NULL;
 	struct ibv_send_wr wr[2];
 	struct ibv_sge sge[2];
 
 	if (size) {
-		peer->counters->rail[MPIB_SOUT].bytes += size;
-		peer->counters->rail[MPIB_SOUT].requests++;
+		if (timed) {
+			mpib_gin_times_count(peer, MPIB_SOUT, size);
+		} else {
+			peer->counters->rail[MPIB_SOUT].bytes += size;
+			peer->counters->rail[MPIB_SOUT].requests++;
+		}
 		far = &to.window->far[peer->rank];
 		sge[0] = (struct ibv_sge){ from.window->addr + from.offset, size,
 					   from.window->lkey[MPIB_SOUT] };
@@ -183,14 +194,34 @@ static void put_later(struct mpib_gin_request *request, enum mpib_gin_op op, boo
 	mpib_gin_pump(request->peer);
 }
 
-/* Nothing of the peer's waits, and nothing of it has to be pushed. */
-static inline bool may_go_now(const struct mpib_gin_peer *peer, size_t size, bool signals)
+/* Nothing of the peer's waits, and nothing of it has to be pushed; @most bytes can be one post. */
+static inline bool may_go_now(const struct mpib_gin_peer *peer, size_t size, uint64_t most,
+			      bool signals)
 {
-	if (peer->queue.first || peer->room[MPIB_SOUT] < 2 ||
-	    size > peer->gin->max_msg[MPIB_SOUT] || mpib_gin_signal_rail(peer) != MPIB_SOUT)
+	if (peer->queue.first || peer->room[MPIB_SOUT] < 2 || size > most ||
+	    mpib_gin_signal_rail(peer) != MPIB_SOUT)
 		return false;
 	return !signals || (!peer->signals.first && !mpib_gin_needs_push(peer) &&
 			    peer->pushed == peer->pushes && peer->reads[MPIB_SOUT]);
+}
+
+/* A put to a peer whose busy times are kept, and what can't go out at once. */
+static __attribute__((noinline)) int put_other(struct mpib_gin_request *request,
+					       struct mpib_gin_at from, size_t size,
+					       struct mpib_gin_at to, size_t sup, bool signals)
+{
+	struct mpib_gin_peer *peer = request->peer;
+
+	if (peer->timed && sup && sup < size)
+		mpib_gin_times_both(peer);
+	if (peer->timed && !sup && size &&
+	    may_go_now(peer, size, peer->gin->max_msg[MPIB_SOUT], signals)) {
+		request->remaining = 0;
+		return put_now(peer, request, from, (uint32_t)size, to, signals, true);
+	}
+	set_parts(request, from, to, size, sup);
+	put_later(request, MPIB_GIN_PUT, signals);
+	return peer->gin->error;
 }
 
 static mpib_always_inline int put(struct mpib_gin_context *context, struct mpib_gin_at from,
@@ -229,14 +260,13 @@ static mpib_always_inline int put(struct mpib_gin_context *context, struct mpib_
 	sup = by_sup(peer, size);
 	*ret = request;
 	peer->counters->messages++;
-	if (mpib_likely(!sup && may_go_now(peer, size, signals))) {
+	if (mpib_likely(!sup && may_go_now(peer, size, peer->now_max, signals))) {
 		request->remaining = 0;
-		return size || signals ? put_now(peer, request, from, (uint32_t)size, to, signals)
-				       : 0;
+		return size || signals
+			       ? put_now(peer, request, from, (uint32_t)size, to, signals, false)
+			       : 0;
 	}
-	set_parts(request, from, to, size, sup);
-	put_later(request, MPIB_GIN_PUT, signals);
-	return gin->error;
+	return put_other(request, from, size, to, sup, signals);
 }
 
 int mpib_gin_put(struct mpib_gin_context *context, struct mpib_gin_at from, size_t size,

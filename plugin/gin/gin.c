@@ -259,6 +259,7 @@ static int register_flows(struct mpib_gin *gin)
 
 		/* The vanilla policy, and whenever no hint may be used. */
 		peer->share = shares(peer) ? MPIB_SHARE_MAX : 0;
+		peer->now_max = gin->max_msg[MPIB_SOUT];
 		if (gin->env.mode != MPIB_MODE_ADVANCED || !shares(peer))
 			continue;
 		r = mpib_agent_register(&peer->agent, gin->local.rail[MPIB_SOUT].ipv4_be,

@@ -103,11 +103,17 @@ struct mpib_gin_peer {
 	 * yet; NULL: it has not. */
 	const struct mpib_gin_window *unpushed;
 	uint64_t unpushed_at;
-	uint64_t pushes, pushed;	     /* progress: READs posted and done; from 1 on */
+	uint64_t pushes, pushed; /* progress: READs posted and done; from 1 on */
+	uint64_t now_max; /* progress: bytes of a put that may go out at once, uncounted by times.h
+			   */
 	struct mpib_gin_list queue;	     /* progress: requests with parts to post */
 	struct mpib_gin_list signals;	     /* progress: requests whose atomic waits */
 	struct mpib_counter_entry *counters; /* progress: of the process's table, or the mesh's */
 	struct mpib_agent_reg agent;	     /* advanced mode: of it `hint` is read */
+
+	struct mpib_gin_peer *next_span; /* progress: of the mesh's list of those in a span */
+	bool in_span;			 /* progress: it is in that list */
+	bool timed;			 /* progress: busy times are kept */
 
 	/* A loss of SUP; rail_loss.c. */
 	struct ibv_qp *lost_qp; /* progress, under the watch lock: what qp[MPIB_SUP] was */
@@ -158,7 +164,9 @@ struct mpib_gin {
 	/* Helper: something is to be looked at before the next call: a peer is gone or has closed,
 	 * a device is gone. Progress: `error` is set. */
 	atomic_int news;
-	uint32_t leaving;     /* peers to which SUP is lost, and SOUT has not taken over yet */
+	uint32_t leaving; /* peers to which SUP is lost, and SOUT has not taken over yet */
+	struct mpib_gin_peer
+		*spans;	      /* progress: peers with a rail in a span of busy time; times.h */
 	atomic_int port_down; /* helper: SUP's port is */
 	uint32_t nranks, rank;
 	struct ibv_cq *cq[MPIB_RAIL_MAX];

@@ -12,6 +12,8 @@
 
 #include <errno.h>
 
+#include "plugin/gin/times.h"
+
 /* ---- behind SUP's data ----------------------------------------------------------------------- */
 
 /* False: no room now. */
@@ -76,12 +78,10 @@ bool mpib_gin_post_part(struct mpib_gin_peer *peer, struct mpib_gin_request *req
 			peer->unpushed = request->far;
 			peer->unpushed_at = part->remote;
 		}
-		if (get) {
+		if (get)
 			peer->counters->rail[rail].cts += size;
-		} else {
-			peer->counters->rail[rail].bytes += size;
-			peer->counters->rail[rail].requests++;
-		}
+		else
+			mpib_gin_count(peer, rail, size);
 		peer->room[rail]--;
 		peer->reads[rail] -= get;
 		request->remaining++;
@@ -222,6 +222,8 @@ static __attribute__((noinline)) void poll_sup(struct mpib_gin *gin)
 		mpib_gin_hear_lost(gin);
 	if (mpib_unlikely(gin->leaving))
 		mpib_gin_rails_step(gin);
+	if (gin->spans)
+		mpib_gin_times_step(gin);
 }
 
 void mpib_gin_progress(struct mpib_gin *gin)

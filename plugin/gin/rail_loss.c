@@ -21,6 +21,7 @@
 #include "plugin/base/log.h"
 #include "plugin/base/watch.h"
 #include "plugin/gin/post.h"
+#include "plugin/gin/times.h"
 
 #define SETTLE_MS 3
 
@@ -69,6 +70,8 @@ static void leave(struct mpib_gin_peer *peer, const char *cause)
 	mpib_watch_unlock();
 	if (peer->rank == gin->rank)
 		atomic_store_explicit(&peer->told_lost, 1, memory_order_relaxed);
+	if (peer->timed)
+		mpib_gin_times_follow(peer, false);
 	peer->lost_cause = cause;
 	peer->lost_ms = mpib_now_ms();
 	__atomic_store_n(&peer->counters->rails_up, mpib_rail_bit(MPIB_SOUT), __ATOMIC_RELAXED);
