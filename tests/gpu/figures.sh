@@ -106,5 +106,5 @@ profiles() {
 }
 
 figures() {
-	printf '%s\n' "unshaped all_reduce" "unshaped send_recv" shaped
+	printf '%s\n' "unshaped all_reduce" "unshaped send_recv" shaped gin_latency gin_rate
 }

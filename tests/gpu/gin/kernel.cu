@@ -2,31 +2,12 @@
 // kernel RANK WORLD FOLDER BYTES ROUNDS: kernels put and signal by NCCL's device API (2.28.7 and later), and look at
 // the data of each put as soon as its signal is seen. One process a rank. Exit 0: nothing was wrong on this rank.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <string>
-#include <unistd.h>
 
-#include "cuda_runtime.h"
-#include "nccl.h"
-#include "nccl_device.h"
+#include "device.h"
 
 #define CTA 512
 // Bytes of a put that have no signal of their own: the signal comes with the one behind them.
 #define BARE 2
-
-#define CHECK(call)                                                                                \
-	do {                                                                                       \
-		int r_ = (int)(call);                                                              \
-		if (r_) {                                                                          \
-			fprintf(stderr, "rank %d: %s:%d: %s gives %d\n", rank, __FILE__, __LINE__, \
-				#call, r_);                                                        \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
-
-static int rank;
 
 __device__ static uint32_t word_of(int from, int to, int round, size_t index)
 {
@@ -70,32 +51,6 @@ __global__ void rounds(ncclWindow_t send, ncclWindow_t recv, uint32_t *out, cons
 	}
 }
 
-// By a file that the first rank moves to its place.
-static ncclUniqueId unique_id(const char *folder)
-{
-	std::string path = std::string(folder) + "/id", half = path + ".half";
-	ncclUniqueId id;
-	FILE *file;
-
-	if (rank == 0) {
-		CHECK(ncclGetUniqueId(&id));
-		file = fopen(half.c_str(), "wb");
-		CHECK(!file || fwrite(&id, sizeof(id), 1, file) != 1 || fclose(file));
-		CHECK(rename(half.c_str(), path.c_str()));
-		return id;
-	}
-	for (int k = 0; k < 600; k++, usleep(50000)) {
-		file = fopen(path.c_str(), "rb");
-		if (!file)
-			continue;
-		CHECK(fread(&id, sizeof(id), 1, file) != 1);
-		fclose(file);
-		return id;
-	}
-	fprintf(stderr, "rank %d: no id from rank 0\n", rank);
-	exit(1);
-}
-
 int main(int argc, char **argv)
 {
 	if (argc != 6) {
@@ -107,39 +62,21 @@ int main(int argc, char **argv)
 	const size_t words = strtoull(argv[4], NULL, 0) / sizeof(uint32_t);
 	const size_t bytes = 2 * words * sizeof(uint32_t) * (BARE + 1) * world;
 	unsigned long long *wrong, found = 0;
-	ncclDevCommRequirements need;
-	ncclWindow_t send, recv;
-	ncclDevComm device;
-	ncclComm_t comm;
-	void *out, *in;
-	int devices = 0;
+	ncclComm_t comm = join(argv[3], world);
+	struct window out = window_new(comm, bytes), in = window_new(comm, bytes);
+	ncclDevComm device = device_new(comm, world);
 
-	CHECK(cudaGetDeviceCount(&devices));
-	CHECK(devices < 1);
-	CHECK(cudaSetDevice(rank % devices));
-	CHECK(ncclCommInitRank(&comm, world, unique_id(argv[3]), rank));
-	CHECK(ncclMemAlloc(&out, bytes));
-	CHECK(ncclMemAlloc(&in, bytes));
 	CHECK(cudaMalloc(&wrong, sizeof(*wrong)));
 	CHECK(cudaMemset(wrong, 0, sizeof(*wrong)));
-	CHECK(cudaMemset(in, 0, bytes));
-	CHECK(ncclCommWindowRegister(comm, out, bytes, &send, NCCL_WIN_COLL_SYMMETRIC));
-	CHECK(ncclCommWindowRegister(comm, in, bytes, &recv, NCCL_WIN_COLL_SYMMETRIC));
-	memset(&need, 0, sizeof(need));
-	need.railGinBarrierCount = 1;
-	need.ginSignalCount = world;
-	CHECK(ncclDevCommCreate(comm, &need, &device));
-	rounds<<<1, CTA>>>(send, recv, (uint32_t *)out, (const uint32_t *)in, words, count, device, wrong);
+	rounds<<<1, CTA>>>(out.handle, in.handle, (uint32_t *)out.at, (const uint32_t *)in.at, words, count, device,
+			   wrong);
 	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	CHECK(cudaMemcpy(&found, wrong, sizeof(found), cudaMemcpyDeviceToHost));
 	printf("rank %d: %llu words of %d rounds were wrong when their signal was seen\n", rank, found, count);
 	CHECK(ncclDevCommDestroy(comm, &device));
-	CHECK(ncclCommWindowDeregister(comm, send));
-	CHECK(ncclCommWindowDeregister(comm, recv));
-	CHECK(ncclMemFree(out));
-	CHECK(ncclMemFree(in));
-	CHECK(ncclCommFinalize(comm));
-	CHECK(ncclCommDestroy(comm));
+	window_free(comm, out);
+	window_free(comm, in);
+	leave(comm);
 	return found ? 1 : 0;
 }
