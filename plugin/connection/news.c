@@ -7,7 +7,7 @@
 
 #include "plugin/agent/agent_shares.h"
 #include "plugin/base/log.h"
-#include "plugin/connection/rails.h"
+#include "plugin/connection/mail.h"
 #include "plugin/connection/stall.h"
 #include "plugin/verbs/async.h"
 
@@ -96,7 +96,8 @@ static void on_ctl(struct mpib_watch_item *item, uint32_t events)
 	}
 	if (r < 0) {
 		mpib_watch_del(item);
-		mpib_comm_flag(comm, MPIB_FLAG_PEER_GONE);
+		if (!mpib_mail_outlives_ctl(comm, r))
+			mpib_comm_flag(comm, MPIB_FLAG_PEER_GONE);
 	}
 }
 
@@ -110,8 +111,10 @@ int mpib_comm_watch_ctl(struct mpib_comm *comm)
 	r = mpib_watch_add(&comm->ctl_watch, EPOLLIN);
 	if (comm->rails)
 		comm->rails->live = r == 0;
-	if (r == 0 && comm->rails)
+	if (r == 0 && comm->rails) {
 		mpib_stall_watch(comm);
+		mpib_mail_watch(comm);
+	}
 	if (r == 0)
 		on_ctl(&comm->ctl_watch, EPOLLIN); /* what came together with the last frame */
 	mpib_watch_unlock();

@@ -19,6 +19,14 @@ void mpib_rail_stop(struct mpib_comm *comm, unsigned int rail)
 			(void)mpib_verbs_modify_qp(comm->qp[rail][k], &attr, IBV_QP_STATE);
 }
 
+/* A frame about @rail. */
+static void say(struct mpib_comm *comm, unsigned int rail, uint16_t type, uint8_t *payload,
+		size_t len)
+{
+	mpib_mailbox_say(&comm->rails->box, comm,
+			 mpib_rail_usable(comm, !rail) ? !rail : MPIB_RAIL_MAX, type, payload, len);
+}
+
 void mpib_rails_say_down(struct mpib_comm *comm, unsigned int rail, struct mpib_rail_down *down)
 {
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
@@ -28,9 +36,8 @@ void mpib_rails_say_down(struct mpib_comm *comm, unsigned int rail, struct mpib_
 	down->rail = (uint8_t)rail;
 	down->cause = loss->cause;
 	down->epoch = loss->end.epoch;
-	/* A socket that fails is the end of the connection, which the helper thread sees there. */
-	(void)mpib_ctl_send(&comm->ctl, MPIB_FRAME_RAIL_DOWN, payload,
-			    mpib_rail_down_encode(payload, down, comm->kind == MPIB_COUNTER_RECV));
+	say(comm, rail, MPIB_FRAME_RAIL_DOWN, payload,
+	    mpib_rail_down_encode(payload, down, comm->kind == MPIB_COUNTER_RECV));
 	loss->end.state = MPIB_RAIL_SAID;
 }
 
@@ -41,8 +48,7 @@ void mpib_rails_say_up(struct mpib_comm *comm, unsigned int rail, const struct m
 
 	mpib_watch_assert_locked();
 	up.epoch = comm->rails->rail[rail].end.epoch;
-	(void)mpib_ctl_send(&comm->ctl, MPIB_FRAME_RAIL_UP, payload,
-			    mpib_rail_up_encode(payload, &up));
+	say(comm, rail, MPIB_FRAME_RAIL_UP, payload, mpib_rail_up_encode(payload, &up));
 }
 
 void mpib_rails_say_ready(struct mpib_comm *comm, unsigned int rail)
@@ -50,19 +56,16 @@ void mpib_rails_say_ready(struct mpib_comm *comm, unsigned int rail)
 	uint8_t payload[MPIB_FRAME_PAYLOAD_MAX];
 
 	mpib_watch_assert_locked();
-	(void)mpib_ctl_send(
-		&comm->ctl, MPIB_FRAME_RAIL_READY, payload,
-		mpib_rail_ready_encode(payload, rail, comm->rails->rail[rail].end.epoch));
+	say(comm, rail, MPIB_FRAME_RAIL_READY, payload,
+	    mpib_rail_ready_encode(payload, rail, comm->rails->rail[rail].end.epoch));
 }
 
-/* A hint: it is lost where the peer doesn't read. */
 static void say_port(struct mpib_comm *comm, unsigned int rail)
 {
 	uint8_t payload[MPIB_FRAME_PAYLOAD_MAX];
 
-	(void)mpib_ctl_send(
-		&comm->ctl, MPIB_FRAME_RAIL_PORT, payload,
-		mpib_rail_ready_encode(payload, rail, comm->rails->rail[rail].end.epoch));
+	say(comm, rail, MPIB_FRAME_RAIL_PORT, payload,
+	    mpib_rail_ready_encode(payload, rail, comm->rails->rail[rail].end.epoch));
 }
 
 void mpib_rails_pause(struct mpib_rail_loss *loss)
@@ -415,11 +418,19 @@ void mpib_rails_on_frame(struct mpib_comm *comm, const struct mpib_frame *frame)
 	struct mpib_rail_frame new_frame;
 	struct mpib_rail_loss *loss;
 	unsigned int rail = 0;
+	int r;
 
 	mpib_watch_assert_locked();
 	if (!rails || !rails->live || rails->wrong)
 		return;
+	r = mpib_mailbox_is_next(&rails->box, frame);
+	if (r == 0)
+		return;
 	mpib_comm_flag(comm, MPIB_FLAG_RAIL);
+	if (r < 0) {
+		rails->wrong = "a frame about a rail is missing before the peer's";
+		return;
+	}
 	if (decode(comm, frame, &new_frame, &rail) < 0) {
 		rails->wrong = "the peer's frame about a rail can't be read";
 		return;

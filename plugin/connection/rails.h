@@ -20,7 +20,7 @@
 #include <stdbool.h>
 
 #include "plugin/base/job.h"
-#include "plugin/connection/comm.h"
+#include "plugin/connection/mailbox.h"
 #include "plugin/wire/failover.h"
 
 /* How long a receiver looks for completions after its queue pairs went to ERR: what the device was
@@ -124,8 +124,9 @@ struct mpib_rails {
 	/* Under the watch lock. */
 	struct mpib_rail_loss rail[MPIB_RAIL_MAX];
 	struct mpib_stall stall;
-	bool live;	   /* from established to close */
-	uint64_t none_ms;  /* since when no rail is usable; 0: one is */
+	bool live;	  /* from established to close */
+	uint64_t none_ms; /* since when no rail is usable; 0: one is */
+	struct mpib_mailbox box;
 	const char *wrong; /* what the peer said that can't be; the progress thread fails by it */
 
 	/* Progress. */

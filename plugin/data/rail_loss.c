@@ -7,6 +7,7 @@
 
 #include "plugin/base/clock.h"
 #include "plugin/base/log.h"
+#include "plugin/connection/mail.h"
 #include "plugin/data/comm_error.h"
 
 static const char *cause_text(unsigned int cause)
@@ -387,8 +388,12 @@ static int step(struct mpib_comm *comm)
 
 	if (comm->error)
 		return comm->error;
+	mpib_mail_look(comm);
 	if (rails->wrong)
 		return mpib_comm_fail(comm, -EPROTO, rails->wrong);
+	if (rails->none_ms && rails->box.ctl_dead)
+		return mpib_comm_fail(comm, -EREMOTEIO,
+				      "neither a rail nor the control connection is left");
 	if (rails->none_ms &&
 	    mpib_now_ms() - rails->none_ms >= 1000 * (uint64_t)rails->env->rail_wait_sec)
 		return waited_enough(comm);

@@ -237,7 +237,8 @@ static __attribute__((noinline)) void other_completion(struct mpib_comm *comm, u
 	if (wc->opcode == IBV_WC_RDMA_READ) /* of a flush */
 		comm->pool.requests[wc->wr_id].remaining -=
 			mpib_rail_bit(rail) * MPIB_REMAINING_ONE;
-	else /* a signalled CTS write: the queue is free of it and of all before it */
+	else if (!(wc->wr_id & MPIB_WR_MAIL)) /* a signalled CTS write: the queue is free of it and
+						 of all before it */
 		comm->recv.cts_limit = (uint32_t)wc->wr_id + 1 + MPIB_CTS_DEPTH;
 }
 

@@ -112,7 +112,8 @@ unsigned int mpib_send_settle(struct mpib_comm *comm, unsigned int rail,
 {
 	unsigned int moved = 0;
 
-	comm->counters->chained[rail] += comm->polled[rail]; /* none of these completes any more */
+	/* None of these completes any more. A write into a mailbox that failed was one too many. */
+	comm->counters->chained[rail] += (uint64_t)(int32_t)comm->polled[rail];
 	comm->polled[rail] = 0;
 	if (comm->rails->again.head && comm->rails->again.rail == rail)
 		comm->rails->again.head = NULL; /* all of it, from its beginning */

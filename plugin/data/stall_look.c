@@ -124,17 +124,58 @@ static int look_at_ctss(struct mpib_comm *comm)
 	return todo ? ask(comm) : 0;
 }
 
+/* Without a control connection nothing else tells that the peer is gone. A question that isn't
+ * answered fails, and its rail is lost by that. */
+static int ask_peer(struct mpib_comm *comm)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = MPIB_WR_MAIL,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+	unsigned int rails = 0;
+
+	mpib_watch_lock();
+	for (unsigned int rail = 0; comm->rails->box.ask && rail < MPIB_RAIL_MAX; rail++)
+		rails |= mpib_rail_usable(comm, rail) ? mpib_rail_bit(rail) : 0;
+	comm->rails->box.ask = false;
+	mpib_watch_unlock();
+	rails &= comm->use_mask; /* those that are polled */
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
+		int r = 0;
+
+		if (!(rails & mpib_rail_bit(rail)))
+			continue;
+		if (comm->kind == MPIB_COUNTER_SEND) {
+			r = comm->polled[rail] ? 0 : mpib_send_ask(comm, rail);
+		} else {
+			wr.wr.rdma.remote_addr = comm->recv.cts_addr;
+			wr.wr.rdma.rkey = comm->remote_qps.ring_rkey[rail];
+			r = ibv_post_send(comm->qp[rail][0], &wr, &comm->bad);
+			if (r)
+				r = mpib_comm_post_failed(comm, rail, "ibv_post_send failed", r);
+		}
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
 __attribute__((cold)) int mpib_stall_look(struct mpib_comm *comm)
 {
+	int r;
+
 	if (atomic_fetch_and_explicit(&comm->flags, ~(unsigned int)MPIB_FLAG_LOOK,
 				      memory_order_relaxed) &
 	    MPIB_FLAGS_END)
 		return 0;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
-		int r = comm->polled[rail] ? mpib_poll_rail(comm, rail) : 0;
-
+		r = comm->polled[rail] ? mpib_poll_rail(comm, rail) : 0;
 		if (r < 0)
 			return r;
 	}
+	r = ask_peer(comm);
+	if (r < 0 || !comm->rails->env->rail_stall_ms)
+		return r;
 	return comm->kind == MPIB_COUNTER_SEND ? look_at_sends(comm) : look_at_ctss(comm);
 }

@@ -18,5 +18,6 @@
 #define MPIB_WR_AGAIN	    (1ull << 42)
 #define MPIB_WR_OTHER_PART  (1ull << 43)
 #define MPIB_WR_AGAIN_FINAL (1ull << 44)
+/* Bit 45 is MPIB_WR_MAIL (connection/mailbox.h). */
 
 #endif

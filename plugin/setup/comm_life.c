@@ -26,10 +26,11 @@
 #include "plugin/wire/net.h"
 
 /* Ring of a sender: CTS rows, then staging for completion records. Of a receiver: staging for CTS
- * rows, then the completion records. */
+ * rows, then the completion records. Of both: behind that, and room for flushes, the mailbox. */
 #define ROWS_SIZE    (MPIB_ROWS * sizeof(struct mpib_cts_row))
 #define RECORDS_SIZE (MPIB_ROWS * MPIB_RECORD_NUMBERS * sizeof(uint64_t))
-#define RING_SIZE    (ROWS_SIZE + RECORDS_SIZE + MPIB_FLUSH_SCRATCH)
+#define MAIL_AT	     (ROWS_SIZE + RECORDS_SIZE + MPIB_FLUSH_SCRATCH)
+#define RING_SIZE    (MAIL_AT + 2 * MPIB_MAIL_SIZE) /* what the peer writes, and staging */
 
 #define POOL_SIZE (MPIB_REQUESTS_MAX * sizeof(struct mpib_request))
 
@@ -97,7 +98,7 @@ int mpib_comm_describe(struct mpib_comm *comm, const struct mpib_env *env, uint6
 	local->mode = (uint8_t)env->mode;
 	local->prefix_len = (uint8_t)env->prefix_len;
 	local->service_level = (uint8_t)env->sl;
-	local->features = env->failover ? MPIB_FEATURE_FAILOVER : 0;
+	local->features = env->failover ? MPIB_FEATURE_FAILOVER | MPIB_FEATURE_MAIL : 0;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++) {
 		int r = mpib_hca_describe(&comm->dev->hca[rail], env, local, &comm->source[rail]);
 
@@ -272,6 +273,12 @@ static int make_rails(struct mpib_comm *comm, const struct mpib_env *env)
 	*comm->rails->env = *env;
 	comm->rails->maker = &mpib_rail_maker;
 	mpib_rails_init(comm);
+	/* A receiver has told where its records are. */
+	if (mpib_rails_possible(comm) &&
+	    comm->local.features & comm->remote.features & MPIB_FEATURE_MAIL)
+		mpib_mailbox_open(&comm->rails->box, (char *)comm->ring + MAIL_AT,
+				  comm->remote_qps.ring_addr + MAIL_AT -
+					  (comm->kind == MPIB_COUNTER_SEND ? ROWS_SIZE : 0));
 	return 0;
 }
 

@@ -105,7 +105,7 @@ static bool may_post_cts(const struct mpib_comm *comm, unsigned int rail, unsign
 /* Clear-to-sends, and where a rail may be lost the write that asks whether they get through. */
 static unsigned int cts_depth(const struct mpib_comm *comm)
 {
-	return MPIB_CTS_DEPTH + mpib_rails_possible(comm);
+	return MPIB_CTS_DEPTH + (mpib_rails_possible(comm) ? 1 + MPIB_MAIL_SLOTS : 0);
 }
 
 static uint8_t traffic_class(const struct mpib_comm *comm, unsigned int rail, unsigned int k)
@@ -119,7 +119,7 @@ unsigned int mpib_qps_sq_depth(const struct mpib_comm *comm, unsigned int rail, 
 		return cts_depth(comm);
 	if (comm->kind == MPIB_COUNTER_RECV || !(comm->mem_mask & mpib_rail_bit(rail)))
 		return 1;
-	return MPIB_SQ_DEPTH;
+	return MPIB_SQ_DEPTH + (k == 0 && mpib_rails_possible(comm) ? MPIB_MAIL_SLOTS : 0);
 }
 
 int mpib_qps_cq_depth(const struct mpib_comm *comm, unsigned int rail)
@@ -129,7 +129,8 @@ int mpib_qps_cq_depth(const struct mpib_comm *comm, unsigned int rail)
 	if (comm->mem_mask & mpib_rail_bit(rail))
 		depth = MPIB_REQUESTS_MAX;
 	if (depth && comm->kind == MPIB_COUNTER_SEND)
-		depth += comm->nqps[rail] * MPIB_SQ_CHAINED;
+		depth += comm->nqps[rail] * MPIB_SQ_CHAINED +
+			 (mpib_rails_possible(comm) ? MPIB_MAIL_SLOTS : 0);
 	if (may_post_cts(comm, rail, 0))
 		depth += cts_depth(comm);
 	if (comm->kind == MPIB_COUNTER_RECV && mpib_rails_possible(comm))

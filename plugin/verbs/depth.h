@@ -21,7 +21,8 @@
  * CQ gets one immediate at most for each row that is posted, and one completion for each flush,
  * and those have a request of one pool; on the rail with the clear-to-sends also theirs, all of
  * them where the QP fails. Where a rail may be lost (docs/failover.md) either may have the
- * clear-to-sends, and two immediates for each row: its own part's and that of the other rail.
+ * clear-to-sends, and two immediates for each row: its own part's and that of the other rail; and
+ * both ends have room for what they write into the other one's mailbox.
  *
  * A rail that carries nothing (SOUT of vanilla mode within an island, without failover) has QPs
  * because the wire says so. An empty queue isn't asked for: not every driver likes it.
@@ -36,11 +37,13 @@
 
 #define MPIB_CTS_SIGNAL_SLOTS 128 /* a CTS write in this many asks for a completion */
 /* CTS writes that may be out without a completion: at least MPIB_CTS_SIGNAL_SLOTS, or the one that
- * makes room would never be posted. Twice that: nobody waits for it. One less, so that with the one
- * that asks it is a power of two, to which devices round up. */
+ * makes room would never be posted. Twice that: nobody waits for it. Less one, which is for the one
+ * that asks. */
 #define MPIB_CTS_DEPTH 255
+/* Writes into the peer's mailbox (connection/mailbox.h), on QP 0 of either rail. */
+#define MPIB_MAIL_SLOTS 8u
 /* A receiver's CQ where a rail may be lost. */
-#define MPIB_CQ_FAILOVER (2 * MPIB_REQUESTS_MAX + MPIB_CTS_DEPTH + 1)
+#define MPIB_CQ_FAILOVER (2 * MPIB_REQUESTS_MAX + MPIB_CTS_DEPTH + 1 + MPIB_MAIL_SLOTS)
 /* Two elements; what is asked for, see mpib_qps_create. */
 #define MPIB_INLINE_MAX 64
 

@@ -76,7 +76,8 @@ const char *mpib_limit_advice(const struct mpib_hca *hca, enum mpib_object what,
 int mpib_limit_check(const struct mpib_hca *hca, const struct mpib_env *env)
 {
 	const int qps = env->qps[hca->rail];
-	const int of_sender = MPIB_REQUESTS_MAX + qps * MPIB_SQ_CHAINED;
+	const int mail = env->failover ? MPIB_MAIL_SLOTS : 0;
+	const int of_sender = MPIB_REQUESTS_MAX + qps * MPIB_SQ_CHAINED + mail;
 	const int of_receiver = env->failover ? MPIB_CQ_FAILOVER : 0;
 	char fewer[48];
 	const struct {
@@ -88,7 +89,8 @@ int mpib_limit_check(const struct mpib_hca *hca, const struct mpib_env *env)
 		{ "max_srq_wr", "entries of a shared receive queue", hca->attr.max_srq_wr, 1,
 		  NULL },
 		{ "max_qp", "queue pairs", hca->attr.max_qp, qps, fewer },
-		{ "max_qp_wr", "requests in a queue", hca->attr.max_qp_wr, MPIB_SQ_DEPTH, NULL },
+		{ "max_qp_wr", "requests in a queue", hca->attr.max_qp_wr, MPIB_SQ_DEPTH + mail,
+		  NULL },
 		{ "max_sge", "pieces of a request", hca->attr.max_sge, 1, NULL },
 		{ "max_cq", "completion queues", hca->attr.max_cq, 1, NULL },
 		{ "max_cqe", "entries of a completion queue", hca->attr.max_cqe,

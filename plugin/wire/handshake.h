@@ -50,7 +50,7 @@ enum mpib_frame_type {
 	MPIB_FRAME_REFUSE = 6,	 /* either: no connection, and why */
 	MPIB_FRAME_BYE = 7,	 /* either: closed in good order; which rows it is done with */
 	MPIB_FRAME_FAIL = 8,	 /* either: this end failed, and why */
-	/* Sent only where both ends have MPIB_FEATURE_FAILOVER, which none has yet. */
+	/* Sent only where both ends have MPIB_FEATURE_FAILOVER. */
 	MPIB_FRAME_RAIL_DOWN = 9,
 	MPIB_FRAME_RAIL_UP = 10,
 	MPIB_FRAME_RAIL_READY = 11,
@@ -84,6 +84,7 @@ int mpib_frame_decode(const uint8_t *buf, size_t len, struct mpib_frame *ret, si
 /* What an end can do beyond what its version requires; in force is what both ends have. */
 enum mpib_feature {
 	MPIB_FEATURE_FAILOVER = 1, /* survives the loss of a rail by RAIL_DOWN and what follows */
+	MPIB_FEATURE_MAIL = 2,	   /* its ring has a mailbox for frames about rails (mail.h) */
 };
 
 /* A partition key: 15 bits of number, and whether its holder is a full member. Limited members

@@ -236,8 +236,9 @@ uint64_t clock_ms(void)
 
 int main(int argc, char **argv)
 {
-	const struct trap *const groups[] = { life_traps,   call_traps,	 end_traps,  fork_traps,
-					      memory_traps, queue_traps, flap_traps, slow_traps };
+	const struct trap *const groups[] = { life_traps, call_traps,	end_traps,
+					      fork_traps, memory_traps, queue_traps,
+					      flap_traps, slow_traps,	control_traps };
 
 	if (argc == 2 && strcmp(argv[1], "count-files") == 0) {
 		(void)printf("%u\n", count_files());

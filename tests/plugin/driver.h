@@ -65,6 +65,6 @@ struct trap {
 };
 
 extern const struct trap life_traps[], call_traps[], end_traps[], fork_traps[], memory_traps[],
-	queue_traps[], flap_traps[], slow_traps[];
+	queue_traps[], flap_traps[], slow_traps[], control_traps[];
 
 #endif

@@ -67,8 +67,8 @@ shared-queues) # one a process: others of the host hold them
 	want 0 0
 	;;
 all-at-once) # the least of everything that one connection needs
-	fabric_of {sout,sup}.max_{srq,srq_wr,sge,cq}' = 1' {sout,sup}.max_qp_wr' = 320' \
-		sout.max_qp' = 2' sup.max_qp' = 4' {sout,sup}.max_cqe' = 768' \
+	fabric_of {sout,sup}.max_{srq,srq_wr,sge,cq}' = 1' {sout,sup}.max_qp_wr' = 328' \
+		sout.max_qp' = 2' sup.max_qp' = 4' {sout,sup}.max_cqe' = 776' \
 		{sout,sup}.max_mr' = 4'
 	start_listener
 	run_pair verify --sizes 0,1,127,4096,100000 --comms 1 --no-both --messages 40
@@ -82,8 +82,8 @@ below) # one less of each: refused at init
 		sup.max_srq=0 max_srq), MPIB needs 1:
 		sup.max_qp=3 max_qp), MPIB needs 4: lower MPIB_SUP_QP, or
 		sout.max_qp=1 max_qp), MPIB needs 2: lower MPIB_SOUT_QP, or
-		sup.max_qp_wr=319 max_qp_wr), MPIB needs 320:
-		sup.max_cqe=767 max_cqe), MPIB needs 768: set MPIB_FAILOVER=0, or
+		sup.max_qp_wr=327 max_qp_wr), MPIB needs 328:
+		sup.max_cqe=775 max_cqe), MPIB needs 776: set MPIB_FAILOVER=0, or
 		sup.max_mr=1 max_mr), MPIB needs 2:
 	END
 	;;

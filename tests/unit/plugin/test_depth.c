@@ -138,7 +138,7 @@ static void send_queue_holds_all(const char *qps)
 	assert_int_equal(used, MPIB_REQUESTS_MAX);
 	/* The cut message, which is one of the requests, is in MPIB_SQ_CHAINED. */
 	assert_int_equal(qp_of(comm, MPIB_SUP, 0).sq_most, MPIB_SQ_DEPTH - 1);
-	assert_int_equal(qp_of(comm, MPIB_SUP, 0).cap.max_send_wr, MPIB_SQ_DEPTH);
+	assert_int_equal(qp_of(comm, MPIB_SUP, 0).cap.max_send_wr, MPIB_SQ_DEPTH + MPIB_MAIL_SLOTS);
 
 	fake_let_go(comm->qp[MPIB_SUP][0]->qp_num);
 	for (unsigned int k = 0; k < used; k++)
@@ -188,7 +188,7 @@ static void test_completions_of_a_sender(void **state)
 	assert_int_equal(fake_cq_most(comm->cq[MPIB_SUP]),
 			 MPIB_REQUESTS_MAX - qps + qps * MPIB_SQ_CHAINED);
 	assert_int_equal(mpib_qps_cq_depth(comm, MPIB_SUP),
-			 MPIB_REQUESTS_MAX + qps * MPIB_SQ_CHAINED);
+			 MPIB_REQUESTS_MAX + qps * MPIB_SQ_CHAINED + MPIB_MAIL_SLOTS);
 }
 
 /* Every row has its data, nobody asked for it, and the QP of the clear-to-sends fails. */

@@ -301,10 +301,10 @@ static void test_devices_that_lack_what_is_needed(void **state)
 		{ { 0, 8192, 65536 },
 		  "SOUT rail sout:1: the device has 0 shared receive queues (max_srq), MPIB needs "
 		  "1" },
-		{ { 16, 319, 65536 },
-		  "the device has 319 requests in a queue (max_qp_wr), MPIB needs 320" },
-		{ { 16, 320, 767 }, "767 entries of a completion queue (max_cqe), MPIB needs 768" },
-		{ { 1, 320, 768 }, NULL },
+		{ { 16, 327, 65536 },
+		  "the device has 327 requests in a queue (max_qp_wr), MPIB needs 328" },
+		{ { 16, 328, 775 }, "775 entries of a completion queue (max_cqe), MPIB needs 776" },
+		{ { 1, 328, 776 }, NULL },
 	};
 
 	(void)state;

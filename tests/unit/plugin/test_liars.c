@@ -7,7 +7,7 @@
 
 #include "common/macros.h"
 #include "plugin/base/watch.h"
-#include "plugin/connection/comm.h"
+#include "plugin/connection/mail.h"
 #include "plugin/wire/failover.h"
 #include "tests/unit/plugin/fake_verbs.h"
 #include "tests/unit/plugin/pair.h"
@@ -153,6 +153,82 @@ static void test_older_is_ignored(void **state)
 	assert_int_equal(test_log_warnings(), 0);
 }
 
+/* What stands in the victim's mailbox, as the peer wrote it; a receive is under way. */
+static ncclResult_t mailed(const struct mpib_mail_slot *slot, unsigned int looks)
+{
+	struct mpib_comm *recv = p.recv;
+	void *in = p.in, *request = NULL;
+	ncclResult_t r = ncclSuccess;
+	size_t room = ROOM;
+	int tag = 5, done = 0;
+
+	test_log_clear();
+	assert_int_equal(mpib_irecv(p.recv, 1, &in, &room, &tag, &p.recv_mr, &request),
+			 ncclSuccess);
+	mpib_watch_lock();
+	memcpy((void *)(uintptr_t)&recv->rails->box.in[0], slot, sizeof(*slot));
+	mpib_watch_unlock();
+	for (unsigned int k = 0; r == ncclSuccess && k < looks; k++) {
+		r = mpib_test(request, &done, NULL);
+		assert_int_equal(done, 0);
+		(void)poll(NULL, 0, 1);
+	}
+	return r;
+}
+
+static uint32_t sum_of(const struct mpib_mail_slot *slot)
+{
+	const uint8_t *bytes = (const uint8_t *)slot;
+	uint32_t sum = 2166136261u;
+
+	for (size_t k = 0; k < sizeof(*slot); k++)
+		if (k < 248 || k >= 252)
+			sum = (sum ^ bytes[k]) * 16777619u;
+	return sum;
+}
+
+static void test_torn_mail_is_no_mail(void **state)
+{
+	struct mpib_mail_slot slot = { .type = MPIB_FRAME_RAIL_DOWN, .len = 4, .turn = 1 };
+
+	(void)state;
+	slot.sum = sum_of(&slot) + 1;
+	assert_int_equal(mailed(&slot, 300), ncclSuccess);
+	assert_int_equal(test_log_warnings(), 0);
+}
+
+static void test_mail_of_another_type(void **state)
+{
+	struct mpib_mail_slot slot = { .type = MPIB_FRAME_BYE, .len = 4, .turn = 1 };
+
+	(void)state;
+	slot.sum = sum_of(&slot);
+	assert_int_not_equal(mailed(&slot, LOOKS), ncclSuccess);
+	assert_logged("the mailbox has what is no frame about a rail");
+}
+
+static void test_mail_that_is_too_short(void **state)
+{
+	struct mpib_mail_slot slot = { .type = MPIB_FRAME_RAIL_UP, .len = 4, .turn = 1 };
+
+	(void)state;
+	slot.sum = sum_of(&slot);
+	assert_int_not_equal(mailed(&slot, LOOKS), ncclSuccess);
+	assert_logged("the peer's frame about a rail can't be read");
+}
+
+/* Numbered as if one had been said before it. */
+static void test_frame_before_is_missing(void **state)
+{
+	uint8_t payload[MPIB_FRAME_PAYLOAD_MAX];
+	size_t len = mpib_rail_ready_encode(payload, MPIB_SUP, 0);
+
+	(void)state;
+	payload[2] = 1;
+	expect_failure(p.send, p.recv, MPIB_FRAME_RAIL_READY, payload, len,
+		       "a frame about a rail is missing before the peer's");
+}
+
 #define LIAR(test) cmocka_unit_test_setup_teardown(test, open_pair, close_pair)
 
 int main(void)
@@ -165,6 +241,10 @@ int main(void)
 		LIAR(test_ready_out_of_order),
 		LIAR(test_up_of_a_rail_that_is_up),
 		LIAR(test_older_is_ignored),
+		LIAR(test_torn_mail_is_no_mail),
+		LIAR(test_mail_of_another_type),
+		LIAR(test_mail_that_is_too_short),
+		LIAR(test_frame_before_is_missing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,7 +80,7 @@ static struct line *line_of(struct ibv_qp *qp)
 	line->cq_depth = (unsigned int)mpib_qps_cq_depth(qp->qp_context, line->rail);
 	assert_int_equal(fake_qp(qp->qp_num, &state), 0);
 	line->depth = state.cap.max_send_wr;
-	assert_true(line->depth <= MPIB_SQ_DEPTH);
+	assert_true(line->depth <= MPIB_SQ_DEPTH + MPIB_MAIL_SLOTS);
 	wire.line[wire.lines++] = line;
 	return line;
 }
