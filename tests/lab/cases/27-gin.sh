@@ -15,16 +15,21 @@ for n in 1 2; do
 	agent_policy $n "[policy]" "intra = 1:1"
 done
 agent_start 1 2
-for case in sizes order pipeline sum contexts edges unequal-windows too-many cannot-register; do
+for case in sizes order pipeline sum contexts edges unequal-windows too-many cannot-register bad-memory; do
 	gin "v11-$case" v11 $case 2 "$VANILLA"
+done
+for case in ranks-differ settings-differ dies-while-connecting closes-early; do
+	gin "v11-$case" v11 $case 3 "$VANILLA"
 done
 gin advanced-sizes v11 sizes 4 "$ADVANCED MPIB_SPLIT_MIN=4096"
 gin advanced-order v11 order 4 "$ADVANCED MPIB_SPLIT_MIN=4096"
-gin v12-order v12 order 2 "$VANILLA"
-for case in sizes gets flushes bad-gets; do
-	gin "v13-$case" v13 $case 2 "$VANILLA"
+for table in v12 v13 rma14 rma15; do
+	for case in sizes order sum edges bad-contexts; do
+		gin $table-$case $table $case 2 "$VANILLA"
+	done
 done
-for table in rma14 rma15; do
-	gin $table-order $table order 2 "$VANILLA"
-	gin $table-gets $table gets 2 "$VANILLA"
+for table in v13 rma14 rma15; do
+	for case in gets flushes bad-gets; do
+		gin $table-$case $table $case 2 "$VANILLA"
+	done
 done

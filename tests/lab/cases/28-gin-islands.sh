@@ -24,5 +24,11 @@ for n in 1 2 3 4; do
 	expect_ge "bytes of SUP from node $n" "$sup_tx" $bytes
 done
 gin v11-sum v11 sum 4 "$VANILLA"
-gin v13-gets v13 gets 4 "$VANILLA"
-gin rma15-sizes rma15 sizes 4 "$VANILLA"
+for table in v12 v13 rma14 rma15; do
+	for case in sizes order sum; do
+		gin $table-$case $table $case 4 "$VANILLA"
+	done
+done
+for table in v13 rma14 rma15; do
+	gin $table-gets $table gets 4 "$VANILLA"
+done
