@@ -79,14 +79,22 @@ static void leave(struct mpib_gin_peer *peer, const char *cause)
 	gin->outstanding[MPIB_SUP]++; /* so that progress comes by */
 }
 
+/* What comes of a way that is gone; rxe says that the QP has an error where its interface went down
+ * under it. What the other end refuses it would refuse on SOUT, too. */
+static bool says_lost(enum ibv_wc_status status)
+{
+	return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR ||
+	       status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
+	       status == IBV_WC_FATAL_ERR || status == IBV_WC_GENERAL_ERR;
+}
+
 bool mpib_gin_rail_failed(struct mpib_gin_peer *peer, unsigned int rail, const struct ibv_wc *wc)
 {
 	if (rail != MPIB_SUP || !peer->failover || peer->gin->error)
 		return false;
 	if (peer->lost_qp)
 		return true;
-	/* What the other end refuses it would refuse on SOUT, too. */
-	if (wc->status != IBV_WC_RETRY_EXC_ERR && wc->status != IBV_WC_WR_FLUSH_ERR)
+	if (!says_lost(wc->status))
 		return false;
 	if (mpib_gin_look(peer->gin) < 0 ||
 	    atomic_load_explicit(&peer->over, memory_order_acquire) != MPIB_GIN_LIVE)

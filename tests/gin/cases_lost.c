@@ -214,6 +214,42 @@ static void sup_lost(void)
 	}
 }
 
+static bool all_have_told(void)
+{
+	for (int k = 0; k < ranks; k++)
+		if (!atomic_load(shared_word(k)))
+			return false;
+	return true;
+}
+
+/* Rounds, while somebody else takes SUP away from a node, until all ranks have told so and a few
+ * more are done. */
+static void outlasts(void)
+{
+	static void *request[RANKS_MAX][OPS];
+	uint64_t end = clock_ms() + 90000;
+	struct mesh mesh = { 0 };
+	unsigned int more = 0;
+
+	mesh_open(&mesh, (size_t)ranks * PLACE);
+	(void)printf("rank %d begins\n", rank);
+	(void)fflush(stdout);
+	for (uint64_t round = 1; more < 3; round++) {
+		put_round(&mesh, round, request);
+		for (int n = 1; n < ranks; n++)
+			check_round(&mesh, (rank + n) % ranks, round);
+		await_all(&mesh, request);
+		atomic_store(shared_word(rank), strstr(warned, "SOUT takes over") != NULL);
+		barrier();
+		more += all_have_told();
+		CHECK(clock_ms() < end);
+		barrier(); /* all have looked */
+	}
+	CHECK(!strstr(warned, "fails"));
+	warnings = 0;
+	mesh_close(&mesh);
+}
+
 static void sout_cut(void)
 {
 	lost("port 1/sout down", 64, ncclRemoteError, "SOUT rail sout");
@@ -258,7 +294,11 @@ static void verbs_fail(void)
 }
 
 const struct gin_case lost_cases[] = {
-	{ .name = "sup-cut", .run = sup_cut },	     { .name = "sup-lost", .run = sup_lost },
-	{ .name = "sout-cut", .run = sout_cut },     { .name = "device-lost", .run = device_lost },
-	{ .name = "verbs-fail", .run = verbs_fail }, { 0 },
+	{ .name = "sup-cut", .run = sup_cut },
+	{ .name = "sup-lost", .run = sup_lost },
+	{ .name = "outlasts", .run = outlasts },
+	{ .name = "sout-cut", .run = sout_cut },
+	{ .name = "device-lost", .run = device_lost },
+	{ .name = "verbs-fail", .run = verbs_fail },
+	{ 0 },
 };
