@@ -554,7 +554,9 @@ static enum mpib_balance_reason learn(struct mpib_balance *balance,
 	uint8_t before = balance->off;
 
 	balance->restless -= balance->restless > 0;
-	doubt_idle(window);
+	/* Before the first one is taken nothing better is known. */
+	if (balance->measured)
+		doubt_idle(window);
 	follow_queues(balance);
 	if (balance->measured && says_nothing(balance, window)) {
 		balance->off = 0;

@@ -128,7 +128,7 @@ static void it_keeps_still_where_it_is(void **state)
 	assert_in_range(flow.balance.changes - changes, 0, 200);
 	assert_in_range(flow.balance.share, 805, 830);
 	assert_true(flow.balance.windows > 1000);
-	assert_int_equal(mpib_balance_rate(&flow.balance, 1) / 100000000, 19); /* with latency */
+	assert_in_range(mpib_balance_rate(&flow.balance, 1) / 100000000, 19, 20); /* with latency */
 }
 
 /* One of the latest changes was for @reason. */
