@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # nodes: 2
-# limit: 420
+# limit: 600
 # quiet: yes
 # What fusing two rails is worth. The sender's rails are limited by netem, so that the wire is the
 # limit and not the emulated CPU: fused MB/s at the right share over the sum of both rails alone,
-# all of one run; and an equal split beside it.
+# all of one run; and an equal split beside it. The last pair of rails isn't told: its share is auto.
 # shellcheck shell=bash
 
 PERF_REST=0
@@ -44,3 +44,4 @@ agent_start 1 2
 # A third of what two emulated CPUs can move.
 compare even 20 20 512
 compare uneven 10 30 768
+compare untold 20 60 auto
