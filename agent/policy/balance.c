@@ -43,6 +43,8 @@
 #define LEAN_MOST    4.0
 
 /* The same by queues: of so many parts at least, and longer by so much of their sum. */
+/* Only of parts that take no longer than this: what long ones wait for is the rail. */
+#define SHORT_PART_USEC	 500.0
 #define QUEUE_LEAST	 1.5
 #define QUEUE_LONG	 16.0
 #define QUEUE_NOTICED	 0.2
@@ -232,6 +234,7 @@ static void add(struct mpib_balance_look *look, const struct mpib_balance_seen *
 			look->busy_most_nsec[rail] = busy;
 		look->under_way[rail] |= now->under_way[rail];
 		look->queued[rail] += now->posts[rail] - now->done[rail];
+		look->done[rail] += now->done[rail] - seen->counts.done[rail];
 	}
 }
 
@@ -368,6 +371,7 @@ static bool fill_window(struct mpib_balance *balance, const struct mpib_balance_
 		open->busy_usec[rail] += (double)look->busy_nsec[rail] / 1000;
 		open->busy_most_usec[rail] += (double)look->busy_most_nsec[rail] / 1000;
 		open->queued[rail] += look->queued[rail];
+		open->done[rail] += look->done[rail];
 		if ((double)look->busy_most_nsec[rail] / 1000 > open->longest_usec)
 			open->longest_usec = (double)look->busy_most_nsec[rail] / 1000;
 	}
@@ -523,12 +527,15 @@ static double longer_queue(const struct mpib_balance *balance)
 	return fabs(longer) < QUEUE_NOTICED ? 0 : longer;
 }
 
-/* Neither rail idled, and yet parts wait for one of them: parts are small and many, so that some
+/* Neither rail idled, and yet parts wait for one of them: parts are short and many, so that some
  * are on the way there and back all the time, or the process polls seldom. The window says nothing
  * of rates, then: they would follow from the share, and let it drift. */
 static bool says_nothing(const struct mpib_balance *balance, const struct estimate window[2])
 {
+	const struct mpib_balance_window *open = &balance->open;
+
 	return window[0].busy >= ALWAYS_BUSY && window[1].busy >= ALWAYS_BUSY &&
+	       lesser(open->done[0], open->done[1]) * SHORT_PART_USEC >= open->usec &&
 	       fabs(longer_queue(balance)) > 0;
 }
 

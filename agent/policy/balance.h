@@ -74,6 +74,7 @@ struct mpib_balance_look {
 	uint64_t busy_most_nsec[2]; /* of the busiest one */
 	unsigned int connections;   /* that told of any */
 	uint32_t queued[2];	    /* parts under way at the moment, of all together */
+	uint32_t done[2];	    /* parts that completed */
 	bool under_way[2];	    /* parts are */
 };
 
@@ -139,6 +140,7 @@ struct mpib_balance_window {
 	double longest_usec;	  /* that one connection told in one look */
 	unsigned int connections; /* at most in one look */
 	double queued[2];	  /* summed over looks */
+	double done[2];
 	unsigned int looks;
 };
 

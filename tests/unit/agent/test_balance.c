@@ -295,6 +295,20 @@ static void it_finds_the_balance_of_rails_that_are_fast(void **state)
 	}
 }
 
+/* What was posted at equal parts waits for SUP for long, and says nothing of the share by then. */
+static void the_queue_of_long_parts_is_no_reason(void **state)
+{
+	struct flow flow = make_flow(178, 22);
+
+	flow.link.latency = 20;
+	flow.link.noise = 0.05;
+	ticks(&flow, 15);
+	for (unsigned int n = 0; n < 100; n++) {
+		ticks(&flow, 1);
+		assert_in_range(flow.balance.share, 106, 118);
+	}
+}
+
 /* The rail that idled then seems as fast as one likes. */
 static void it_is_not_misled_by_rails_that_make_up_for_idle_time(void **state)
 {
@@ -765,6 +779,7 @@ int main(void)
 		cmocka_unit_test(it_gives_way_to_another_flow_on_one_rail),
 		cmocka_unit_test(where_no_rail_idles_the_queues_tell),
 		cmocka_unit_test(it_finds_the_balance_of_rails_that_are_fast),
+		cmocka_unit_test(the_queue_of_long_parts_is_no_reason),
 		cmocka_unit_test(it_is_not_misled_by_rails_that_make_up_for_idle_time),
 		cmocka_unit_test(two_flows_that_find_theirs_fill_both_rails),
 		cmocka_unit_test(a_lost_rail_is_no_measure_and_its_return_is_a_step),
