@@ -115,6 +115,9 @@ static void tell_all(struct mpib_gin_mesh *mesh, int error)
 		if (mesh->gin->peer[k].step > MPIB_GIN_TCP && mesh->gin->peer[k].ctl.fd >= 0)
 			mpib_ctl_send_text(&mesh->gin->peer[k].ctl, MPIB_FRAME_FAIL, text);
 	mpib_watch_unlock();
+	for (unsigned int k = 0; k < MPIB_GIN_GUESTS; k++)
+		if (mesh->guest[k].used)
+			mpib_ctl_send_text(&mesh->guest[k].ctl, MPIB_FRAME_FAIL, text);
 }
 
 int mpib_gin_mesh(struct mpib_gin *gin, struct mpib_listener *listener)

@@ -129,9 +129,10 @@ static void too_many(void)
 }
 
 /* The last rank is of another build, whose JOIN has another version, or has another setting, or the
- * first one believes that there is one rank less: nobody waits, and every rank has one line that
- * tells why. */
-static void disagree(int of_ranks, const char *text)
+ * first one believes that there is one rank less: nobody waits, and every rank has one line. It
+ * tells why, but for that of a rank which was not @odd and had no word with it, and then met a
+ * closed connection. */
+static void disagree(int of_ranks, int odd, const char *text)
 {
 	struct mesh mesh = { 0 };
 	uint64_t begin;
@@ -141,7 +142,8 @@ static void disagree(int of_ranks, const char *text)
 	ranks = of_ranks;
 	begin = clock_ms();
 	CHECK(mesh_connect(&mesh) != ncclSuccess);
-	CHECK(warnings == 1 && strstr(warned, text));
+	CHECK(warnings == 1);
+	CHECK(strstr(warned, text) || (rank != odd && strstr(warned, "control connection")));
 	CHECK(clock_ms() - begin < 20000);
 	CHECK(!mesh.coll);
 	CHECK(table->closeListen(mesh.listener) == ncclSuccess);
@@ -152,19 +154,19 @@ static void version_differs(void)
 {
 	if (rank == ranks - 1)
 		(void)setenv("PLUGIN", getenv("PLUGIN_OF_LAST"), 1);
-	disagree(ranks, "version of device-initiated communication differs");
+	disagree(ranks, ranks - 1, "version of device-initiated communication differs");
 }
 
 static void ranks_differ(void)
 {
-	disagree(rank == 0 ? ranks - 1 : ranks, "ranks here and ");
+	disagree(rank == 0 ? ranks - 1 : ranks, 0, "ranks here and ");
 }
 
 static void settings_differ(void)
 {
 	if (rank == ranks - 1)
 		(void)setenv("MPIB_ISLAND_PREFIX_LEN", "16", 1);
-	disagree(ranks, "MPIB_ISLAND_PREFIX_LEN differs");
+	disagree(ranks, ranks - 1, "MPIB_ISLAND_PREFIX_LEN differs");
 }
 
 /* Puts without data to the last rank, until one fails; that is soon, with one line. */
