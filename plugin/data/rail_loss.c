@@ -9,6 +9,7 @@
 #include "plugin/base/log.h"
 #include "plugin/connection/mail.h"
 #include "plugin/data/comm_error.h"
+#include "plugin/verbs/port.h"
 
 static const char *cause_text(unsigned int cause)
 {
@@ -428,8 +429,10 @@ __attribute__((cold)) int mpib_rails_step(struct mpib_comm *comm)
 }
 
 /* What comes of a way that is gone. Anything else says that one of the ends is wrong. */
-static bool says_lost(enum ibv_wc_status status)
+static bool says_lost(const struct mpib_comm *comm, unsigned int rail, enum ibv_wc_status status)
 {
+	if (status == IBV_WC_LOC_QP_OP_ERR)
+		return mpib_port_is_down(&comm->dev->hca[rail]);
 	return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR ||
 	       status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_FATAL_ERR ||
 	       status == IBV_WC_GENERAL_ERR;
@@ -438,13 +441,16 @@ static bool says_lost(enum ibv_wc_status status)
 __attribute__((cold)) bool mpib_rail_failed(struct mpib_comm *comm, unsigned int rail,
 					    enum ibv_wc_status status)
 {
-	bool lost;
+	bool lost, says;
 
-	if (!comm->rails || !says_lost(status))
+	if (!comm->rails)
 		return false;
+	says = says_lost(comm, rail, status);
 	mpib_watch_lock();
+	/* Whatever a request says on a rail whose loss is known: it is done again. */
 	lost = comm->rails->rail[rail].stopped ||
-	       (!(atomic_load_explicit(&comm->flags, memory_order_acquire) & MPIB_FLAGS_END) &&
+	       (says &&
+		!(atomic_load_explicit(&comm->flags, memory_order_acquire) & MPIB_FLAGS_END) &&
 		mpib_rails_lose(comm, rail, MPIB_CAUSE_COMPLETION));
 	mpib_watch_unlock();
 	return lost;

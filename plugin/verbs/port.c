@@ -191,3 +191,11 @@ int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct m
 	memcpy(ret->rail[hca->rail].hca, hca->name, sizeof(hca->name));
 	return 0;
 }
+
+bool mpib_port_is_down(const struct mpib_hca *hca)
+{
+	struct ibv_port_attr attr;
+
+	return mpib_verbs_query_port(hca->ctx, hca->port, &attr) == 0 &&
+	       attr.state != IBV_PORT_ACTIVE;
+}

@@ -10,6 +10,10 @@
 int mpib_hca_describe(struct mpib_hca *hca, const struct mpib_env *env, struct mpib_peer *ret,
 		      struct mpib_source *ret_source);
 
+/* Whether a request that completed with LOC_QP_OP_ERR tells of a port that is down and not of a
+ * mistake: rxe gives up the first packet that its interface doesn't take. Asks the device. */
+bool mpib_port_is_down(const struct mpib_hca *hca);
+
 /* Bits per second in Mbit/s of an active port: lanes times rate (InfiniBand specification, port
  * attributes). *ret_known false: a code is newer than this release, and the fastest speed that it
  * knows, or four lanes, stand for it. */

@@ -4,7 +4,8 @@
 # limit: 240
 # A node's SUP goes down under a running transfer and comes back: the agents of both ends tell it in the
 # journal, and mpibctl shows which flow lacks which rail, and what share is in force meanwhile. On real verbs it is
-# then lost in silence, as the packets that node 2 sends are, acknowledgements among them. All bytes are right.
+# then lost in silence, as the packets that node 2 sends are, acknowledgements among them; and SOUT is lost with the
+# control connection on its interface. All bytes are right.
 # shellcheck shell=bash
 
 # shellcheck source=tests/lab/lib/live.sh
@@ -109,3 +110,29 @@ fi
 live_end live 1
 expect_eq "all bytes right" "$(perf_result live .ok) $(perf_result live-peer .ok)" "true true"
 expect_eq "errors" "$(perf_result live '.errors | length')" 0
+
+# SOUT, with the control connection on it, as by default; that one ends after ten seconds, and the rail comes back.
+if [ "$LAB_GROUND" = lab ]; then
+	leave_events
+	live_start sout 1 2 "$ADVANCED MPIB_OOB_IF=eth0 MPIB_IB_TIMEOUT=17 MPIB_IB_RETRY_CNT=3" --size 64K --warmup 0 \
+		--interval "$(lasting 0.5)" --check
+	live_until sout 8
+	nic_port 2 sout down
+	for n in 1 2; do
+		expect_match "node $n: SOUT lost" "$(await_event $n rail-lost)" "^flow $(flow $n $((3 - n))) lost SOUT: "
+	done
+	live_near "without SOUT" "$(live_part sout 40)" 1
+	for ((k = 0; k < 60; k++)); do
+		! grep -hs 'the control connection with .* is lost' "$CASE_DIR"/sout{,-peer}.err || break
+		sleep 0.5
+	done
+	[ $k -lt 60 ] || fail "the control connection outlives its interface"
+	live_near "without SOUT and control connection" "$(live_part sout 40)" 1
+	nic_port 2 sout up
+	for n in 1 2; do
+		expect_match "node $n: SOUT back" "$(await_event $n rail-back)" "^flow $(flow $n $((3 - n))) has SOUT back: "
+	done
+	live_near "after SOUT's return" "$(live_part sout 40)" 0.5
+	live_end sout 1
+	expect_eq "all bytes right over SOUT's loss" "$(perf_result sout .ok) $(perf_result sout-peer .ok)" "true true"
+fi

@@ -119,6 +119,7 @@ int mpib_verbs_query_device(struct ibv_context *ctx, struct ibv_device_attr *ret
 int mpib_verbs_query_port(struct ibv_context *ctx, unsigned int port, struct ibv_port_attr *ret)
 {
 	struct fake_port as;
+	int down;
 	int err;
 
 	memset(ret, 0, sizeof(*ret));
@@ -126,10 +127,11 @@ int mpib_verbs_query_port(struct ibv_context *ctx, unsigned int port, struct ibv
 	err = fake_enter(FAKE_QUERY_PORT);
 	ret->max_msg_sz = fake.max_msg;
 	as = fake.port[ctx->device - fake.device];
+	down = fake.port_down[ctx->device - fake.device];
 	fake_unlock();
 	if (port != 1)
 		return -EINVAL;
-	ret->state = IBV_PORT_ACTIVE;
+	ret->state = down ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
 	ret->active_mtu = as.mtu;
 	ret->gid_tbl_len = 4;
 	ret->active_width = as.width;

@@ -84,6 +84,7 @@ struct fake_state {
 	unsigned int live, live_mrs, mr_access;
 	uint32_t next_key, next_qpn, max_msg;
 	enum ibv_wc_status bad[FAKE_DEVICES];
+	int port_down[FAKE_DEVICES];
 	struct fake_port port[FAKE_DEVICES];
 	struct fake_limits limits;
 	struct ibv_ece ece[FAKE_DEVICES];

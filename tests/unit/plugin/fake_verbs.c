@@ -235,6 +235,13 @@ unsigned int fake_reads(unsigned int device)
 	return reads;
 }
 
+void fake_set_port_down(unsigned int device, int down)
+{
+	fake_lock();
+	fake.port_down[device] = down;
+	fake_unlock();
+}
+
 void fake_bad_completion(unsigned int device, enum ibv_wc_status status)
 {
 	fake_lock();

@@ -115,6 +115,9 @@ unsigned int fake_reads(unsigned int device);
 /* The next @n signalled completions of sends on @device carry @status; the QP fails. */
 void fake_bad_completion(unsigned int device, enum ibv_wc_status status);
 
+/* What its port says of itself from now on; no event. */
+void fake_set_port_down(unsigned int device, int down);
+
 /* An async event of a device, and of its port 1; with IBV_EVENT_QP_*, of one of its QPs,
  * with IBV_EVENT_CQ_ERR, of such a one's CQ. */
 void fake_event(unsigned int device, enum ibv_event_type type);

@@ -301,6 +301,53 @@ static void test_flush_meets_loss_of_sup(void **state)
 	flush_meets_loss(SUP);
 }
 
+/* What rxe says of a request on a port that is down. On one that is up it tells of a mistake, and
+ * ends the connection. */
+static void local_error(bool down, bool event)
+{
+	void *recv, *send;
+	ncclResult_t r = ncclSuccess;
+	int got = 0;
+
+	open_two_rails();
+	recv = receive_one();
+	if (down)
+		fake_set_port_down(SUP, true);
+	if (event)
+		fake_event(SUP, IBV_EVENT_PORT_ERR);
+	fake_bad_completion(SUP, IBV_WC_LOC_QP_OP_ERR);
+	send = send_one();
+	for (unsigned int k = 0; k < LOOKS && r == ncclSuccess && !got; k++) {
+		int sent = 0;
+
+		if (send)
+			r = mpib_test(send, &sent, NULL);
+		send = sent ? NULL : send;
+		if (r == ncclSuccess)
+			r = mpib_test(recv, &got, NULL);
+		(void)poll(NULL, 0, 1);
+	}
+	fake_set_port_down(SUP, false);
+	assert_int_equal(r, down ? ncclSuccess : ncclRemoteError);
+	assert_int_equal(got, down);
+	if (down)
+		assert_memory_equal(p.in, p.out, SIZE);
+}
+
+static void test_local_error_on_a_port_that_is_down(void **state)
+{
+	for (unsigned int event = 0; event < 2; event++) {
+		local_error(true, event);
+		assert_int_equal(finish(state), 0);
+	}
+}
+
+static void test_local_error_on_a_port_that_is_up(void **state)
+{
+	(void)state;
+	local_error(false, false);
+}
+
 #define LOSS(test) cmocka_unit_test_setup_teardown(test, one_pair_clean, finish)
 
 int main(void)
@@ -314,6 +361,8 @@ int main(void)
 		LOSS(test_close_on_the_way_back),
 		LOSS(test_flush_meets_loss_of_sout),
 		LOSS(test_flush_meets_loss_of_sup),
+		LOSS(test_local_error_on_a_port_that_is_down),
+		LOSS(test_local_error_on_a_port_that_is_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
