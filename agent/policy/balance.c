@@ -442,7 +442,7 @@ static void doubt_idle(struct estimate window[2])
 			window[rail].least *= part / BUSY_PART_LEAST;
 			part = BUSY_PART_LEAST;
 		}
-		window[rail].weight *= part * part;
+		window[rail].weight *= part;
 	}
 }
 
