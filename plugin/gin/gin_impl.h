@@ -111,9 +111,7 @@ struct mpib_gin_peer {
 	struct mpib_counter_entry *counters; /* progress: of the process's table, or the mesh's */
 	struct mpib_agent_reg agent;	     /* advanced mode: of it `hint` is read */
 
-	struct mpib_gin_peer *next_span; /* progress: of the mesh's list of those in a span */
-	bool in_span;			 /* progress: it is in that list */
-	bool timed;			 /* progress: busy times are kept */
+	struct mpib_gin_peer *next_span; /* progress: in the mesh's list of those in a span */
 
 	/* A loss of SUP; rail_loss.c. */
 	struct ibv_qp *lost_qp; /* progress, under the watch lock: what qp[MPIB_SUP] was */
@@ -130,6 +128,8 @@ struct mpib_gin_peer {
 	uint32_t rank;
 	enum mpib_gin_step step;
 	bool intra, connects, greeted; /* set-up */
+	bool in_span;		       /* progress: in the list of next_span */
+	bool timed;		       /* progress: busy times are kept */
 	uint64_t retry_ms;	       /* set-up: when TCP may be tried again; 0: it is under way */
 	struct mpib_handle handle;
 	struct mpib_peer remote;

@@ -152,8 +152,11 @@ static void disagree(int of_ranks, int odd, const char *text)
 
 static void version_differs(void)
 {
+	const char *other = getenv("PLUGIN_OF_LAST");
+
+	CHECK(other);
 	if (rank == ranks - 1)
-		(void)setenv("PLUGIN", getenv("PLUGIN_OF_LAST"), 1);
+		(void)setenv("PLUGIN", other, 1);
 	disagree(ranks, ranks - 1, "version of device-initiated communication differs");
 }
 
