@@ -44,7 +44,9 @@ bool mpib_recv_reserve_extra(struct mpib_comm *comm, unsigned int rail)
 {
 	struct mpib_rails *rails = comm->rails;
 	struct mpib_hca *hca = comm->recv.hca[!rail];
-	unsigned int want = rows_open(comm), have = 0;
+	/* SOUT in reserve has none of theirs yet, and a group may be divided as SUP is lost. */
+	const unsigned int each = comm->use_mask & mpib_rail_bit(!rail) ? 1 : 2;
+	unsigned int want = each * rows_open(comm), have = 0;
 
 	if (rails->extra & mpib_rail_bit(rail))
 		return true;

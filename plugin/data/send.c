@@ -307,15 +307,18 @@ static inline bool has_room(const struct mpib_comm *comm, unsigned int rail, uns
 	return comm->send.chained[rail][qp] + n <= MPIB_SQ_CHAINED;
 }
 
+static bool is_lost(const struct mpib_comm *comm, unsigned int rail)
+{
+	return comm->rails && !mpib_rail_usable(comm, rail);
+}
+
 /* Of a row with messages that have to be cut, or that met the loss of a rail, all full chains. 1:
- * the last one is next; 0: no room, or an error; 2: the rail is lost. */
+ * the last one is next; 0: no room, or an error; 2: the rail is lost. A chain that was refused says
+ * so, too, and none may follow it on a queue pair that isn't in ERR yet: the receiver would take
+ * the immediate for the end of all. */
 static __attribute__((noinline, cold)) int post_pieces(struct mpib_comm *comm, unsigned int rail)
 {
-	if (comm->rails && !mpib_rail_usable(comm, rail)) {
-		mpib_send_missed(comm, rail);
-		return 2;
-	}
-	while (!fill_pieces(comm, rail)) {
+	while (!is_lost(comm, rail) && !fill_pieces(comm, rail)) {
 		int r;
 
 		if (!has_room(comm, rail, MPIB_GROUP_MAX))
@@ -324,7 +327,10 @@ static __attribute__((noinline, cold)) int post_pieces(struct mpib_comm *comm, u
 		if (r < 0)
 			return r;
 	}
-	return 1;
+	if (!is_lost(comm, rail))
+		return 1;
+	mpib_send_missed(comm, rail);
+	return 2;
 }
 
 /* What the row has on @rail, a constant, as far as the send queue has room: 1 where it is all

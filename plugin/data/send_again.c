@@ -25,7 +25,8 @@ void mpib_send_leave_rail(struct mpib_comm *comm, unsigned int rail)
 
 	if (comm->mem_mask == MPIB_RAILS_ALL)
 		mpib_comm_follow_agent(comm, false);
-	if (!mpib_rail_usable(comm, !rail))
+	/* A rail in reserve has receives when the receiver has said RAIL_DOWN. */
+	if (!mpib_rail_usable(comm, !rail) || !(comm->use_mask & mpib_rail_bit(!rail)))
 		comm->busy |= MPIB_BUSY_WAITING;
 	mpib_times_end(comm);
 	comm->send.share_fixed = comm->send.share_last = rail == MPIB_SUP ? 0 : MPIB_SHARE_MAX;
@@ -135,6 +136,8 @@ unsigned int mpib_send_settle(struct mpib_comm *comm, unsigned int rail,
 			moved++;
 		}
 	}
+	if (mpib_rail_usable(comm, !rail))
+		comm->busy &= (uint8_t)~MPIB_BUSY_WAITING;
 	return moved;
 }
 

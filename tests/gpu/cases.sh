@@ -29,7 +29,7 @@ cases() {
 		;;
 	gin) gin_cases ;;
 	training) echo "training $RANKS_MOST" ;;
-	rails) printf '%s\n' "training_cut $RANKS_MOST" "stream_cut 2" ;;
+	rails) printf '%s\n' "training_cut $RANKS_MOST" "stream_cut 2" "both_cut_and_back 2" "vanilla_cut 2" ;;
 	faults) printf '%s\n' "rank_killed $RANKS_MOST" "both_rails_cut" "sup_cut" ;;
 	esac
 }
@@ -360,6 +360,40 @@ stream_cut() {
 	expect_cuts 1
 }
 
+# both_cut_and_back RANKS: no rail is left for seconds, and the stream goes on with the first that is back.
+both_cut_and_back() {
+	fabric "$1"
+	policy '[policy]' 'intra = 75%'
+	agents
+	net_advanced
+	JOB_ENV+=(MPIB_IB_TIMEOUT=14 MPIB_IB_RETRY_CNT=3)
+	rank_job both "$1" stream 14 67108864
+	until_progress 20
+	fabricctl port 1/sup down
+	fabricctl port 1/sout down
+	sleep 4
+	fabricctl port 1/sup up
+	until_progress 60
+	fabricctl port 1/sout up
+	finish || fail "exit statuses ${JOB_RC[*]}: $(job_tell)"
+	expect_log 'is lost .*no rail is left, messages wait up to 60 s for one'
+	expect_cuts 2
+}
+
+# vanilla_cut RANKS: within an island SUP alone carries data, until it is lost.
+vanilla_cut() {
+	fabric "$1"
+	net_vanilla
+	rank_job vanilla "$1" stream 6 67108864
+	until_progress 20
+	fabricctl port 1/sup down
+	until_progress 60
+	fabricctl port 1/sup up
+	finish || fail "exit statuses ${JOB_RC[*]}: $(job_tell)"
+	expect_log 'SUP rail .* is lost .*SOUT takes over'
+	expect_cuts 1
+}
+
 # ---- faults -----------------------------------------------------------------------------------------
 
 fabricctl() { "$GPU_STAGE/bin/fabricctl" "$@"; }
@@ -410,6 +444,7 @@ cut_rails() {
 
 both_rails_cut() {
 	net_vanilla
+	JOB_ENV+=(MPIB_RAIL_WAIT_SEC=0)
 	cut_rails sout sup
 }
 

@@ -8,6 +8,8 @@
 . "$(dirname "$0")/lib.sh"
 
 export MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=8 MPIB_IB_RETRY_CNT=3
+# an attempt that fails for want of a processor is followed by the next one soon
+export MPIB_RAIL_PAUSE_MIN_MS=200 MPIB_RAIL_PAUSE_MAX_MS=1000
 start_agent 1 40%
 start_agent 2 40%
 

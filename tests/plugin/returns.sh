@@ -6,6 +6,8 @@
 . "$(dirname "$0")/lib.sh"
 
 export MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=14 MPIB_IB_RETRY_CNT=3
+# an attempt that fails for want of a processor is followed by the next one soon
+export MPIB_RAIL_PAUSE_MIN_MS=200 MPIB_RAIL_PAUSE_MAX_MS=1000
 if [ "$name" = limits ]; then # no queue more than the connection has: one that stayed would be one too many
 	export MPIB_SOUT_QP=1 MPIB_SUP_QP=1 MPIB_FABRIC=$work/fabric.ini
 	printf '[fabric]\nname = limits\n[device sout]\nmax_qp = 1\nmax_cq = 1\n[device sup]\nmax_qp = 1\nmax_cq = 1\n' >"$MPIB_FABRIC"

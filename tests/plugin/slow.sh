@@ -6,6 +6,8 @@
 
 export MPIB_FABRIC_NODE=1 MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=8 MPIB_IB_RETRY_CNT=3
 export MPIB_SOUT_QP=1 MPIB_SUP_QP=1
+# an attempt that fails for want of a processor is followed by the next one soon
+export MPIB_RAIL_PAUSE_MIN_MS=200 MPIB_RAIL_PAUSE_MAX_MS=1000
 share=512
 [ "$name" != modify ] || share=0 # what SUP has under way waits for its queue pairs, whatever takes them to ERR
 start_agent 1 $share

@@ -7,6 +7,8 @@
 . "$(dirname "$0")/lib.sh"
 
 export MPIB_MODE=1 MPIB_SPLIT_MIN=0 MPIB_IB_TIMEOUT=8 MPIB_IB_RETRY_CNT=3
+# an attempt that fails for want of a processor is followed by the next one soon
+export MPIB_RAIL_PAUSE_MIN_MS=100 MPIB_RAIL_PAUSE_MAX_MS=500
 case $name in
 one-rail) export MPIB_MODE=0 MPIB_ISLAND_PREFIX_LEN=32 ;;
 reserve*) export MPIB_MODE=0 ;;
@@ -75,7 +77,6 @@ verify_cut() {
 }
 
 if [ "$name" = cuts ]; then # both rails, one request or some after the other
-	export MPIB_RAIL_PAUSE_MIN_MS=100
 	for cut in 1:1 7:3 30:31 200:90; do
 		verify_cut "is lost .*no rail is left" 2/sup:${cut%:*} 2/sout:${cut#*:}
 	done

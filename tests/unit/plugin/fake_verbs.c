@@ -235,6 +235,16 @@ unsigned int fake_reads(unsigned int device)
 	return reads;
 }
 
+enum ibv_qp_state fake_state(const struct ibv_qp *qp)
+{
+	enum ibv_qp_state state;
+
+	fake_lock();
+	state = qp->state;
+	fake_unlock();
+	return state;
+}
+
 void fake_set_port_down(unsigned int device, int down)
 {
 	fake_lock();

@@ -115,6 +115,12 @@ unsigned int fake_reads(unsigned int device);
 /* The next @n signalled completions of sends on @device carry @status; the QP fails. */
 void fake_bad_completion(unsigned int device, enum ibv_wc_status status);
 
+/* As a device writes memory: threads of the program may look at the same time. */
+void fake_copy(void *to, const void *from, size_t len);
+
+/* What the QP is in: another thread may move it. */
+enum ibv_qp_state fake_state(const struct ibv_qp *qp);
+
 /* What its port says of itself from now on; no event. */
 void fake_set_port_down(unsigned int device, int down);
 

@@ -178,10 +178,11 @@ static ncclResult_t mailed(const struct mpib_mail_slot *slot, unsigned int looks
 
 static uint32_t sum_of(const struct mpib_mail_slot *slot)
 {
-	const uint8_t *bytes = (const uint8_t *)slot;
+	uint8_t bytes[MPIB_MAIL_SLOT] = { 0 };
 	uint32_t sum = 2166136261u;
 
-	for (size_t k = 0; k < sizeof(*slot); k++)
+	memcpy(bytes, slot, sizeof(*slot));
+	for (size_t k = 0; k < sizeof(bytes); k++)
 		if (k < 248 || k >= 252)
 			sum = (sum ^ bytes[k]) * 16777619u;
 	return sum;

@@ -348,6 +348,22 @@ static void test_local_error_on_a_port_that_is_up(void **state)
 	local_error(false, false);
 }
 
+/* A post is refused in the middle of a message of many requests, on a queue pair that goes on to
+ * take the others: the receiver must not take it for whole. */
+static void test_refused_in_the_middle(void **state)
+{
+	for (unsigned int nth = 0; nth < 12; nth++) {
+		fake_set_max_msg(256);
+		open_two_rails();
+		assert_int_equal(pair_transfer(&p, SIZE, SIZE), ncclSuccess);
+		fake_fail(FAKE_POST_SEND, nth, ENOMEM);
+		assert_int_equal(pair_transfer(&p, 8 * SIZE, PAIR_BUFFER), ncclSuccess);
+		fake_fail(FAKE_POST_SEND, 0, 0);
+		assert_int_equal(finish(state), 0);
+	}
+	fake_set_max_msg(1u << 30);
+}
+
 #define LOSS(test) cmocka_unit_test_setup_teardown(test, one_pair_clean, finish)
 
 int main(void)
@@ -363,6 +379,7 @@ int main(void)
 		LOSS(test_flush_meets_loss_of_sup),
 		LOSS(test_local_error_on_a_port_that_is_down),
 		LOSS(test_local_error_on_a_port_that_is_up),
+		LOSS(test_refused_in_the_middle),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

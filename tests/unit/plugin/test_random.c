@@ -35,6 +35,10 @@ static void random_settings(void)
 	(void)setenv("MPIB_SOUT_QP", qps[wire_below(4)], 1);
 	(void)setenv("MPIB_SUP_QP", qps[wire_below(4)], 1);
 	(void)setenv("MPIB_GPUDIRECT", wire_below(2) ? "1" : "0", 1);
+	/* The wire keeps requests and completions of queue pairs: none is made anew. */
+	(void)setenv("MPIB_RAIL_PAUSE_MIN_MS", "3600000", 1);
+	(void)setenv("MPIB_RAIL_PAUSE_MAX_MS", "3600000", 1);
+	(void)setenv("MPIB_RAIL_WAIT_SEC", "0", 1);
 	fake_set_max_msg(max_msgs[wire_below(4)]);
 }
 
@@ -90,9 +94,11 @@ static void make_fault(void)
 	case 3:
 		fake_fail(FAKE_POST_SRQ_RECV, wire_below(3), ENOMEM);
 		break;
-	default: /* no rail at all in its mask */
+	default: /* of a row that isn't there, and won't be for long */
 		(void)fake_immediate(recv->qp[rail][0]->qp_num,
-				     mpib_imm_encode(wire_below(256), 0, wire_below(9)), 8);
+				     mpib_imm_encode((recv->recv.tail + 130) % MPIB_ROWS,
+						     mpib_rail_bit(rail), wire_below(9)),
+				     8);
 		break;
 	}
 }

@@ -4,6 +4,7 @@
 #include "tests/unit/plugin/test.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 #include "plugin/connection/comm.h"
 #include "plugin/setup/qp.h"
@@ -50,6 +51,9 @@ static struct {
 	struct ibv_context_ops real;
 } wire;
 
+/* The helper thread posts, too. */
+static pthread_mutex_t wire_mutex = PTHREAD_MUTEX_INITIALIZER;
+
 static struct mpib_hca *hca_of(const struct ibv_context *ctx, int *ret_dev)
 {
 	for (int dev = 0; dev < 2; dev++)
@@ -85,7 +89,7 @@ static struct line *line_of(struct ibv_qp *qp)
 	return line;
 }
 
-static int wire_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+static int wire_post_locked(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct line *line = line_of(qp);
 
@@ -115,18 +119,28 @@ static int wire_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	return 0;
 }
 
+static int wire_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	int r;
+
+	(void)pthread_mutex_lock(&wire_mutex);
+	r = wire_post_locked(qp, wr, bad);
+	(void)pthread_mutex_unlock(&wire_mutex);
+	return r;
+}
+
 /* A write may be seen in part before it is done: some of its first bytes, in whole elements of the
  * clear-to-send ring. */
 static void move_part(const struct line *line, const struct ibv_send_wr *wr)
 {
 	size_t part = wr->num_sge ? wire_below(wr->sg_list->length + 1) & ~31u : 0;
 
-	if (line->qp->state == IBV_QPS_RTS && wr->opcode != IBV_WR_RDMA_READ)
-		memcpy((void *)(uintptr_t)wr->wr.rdma.remote_addr,
-		       (void *)(uintptr_t)wr->sg_list->addr, part);
+	if (fake_state(line->qp) == IBV_QPS_RTS && wr->opcode != IBV_WR_RDMA_READ)
+		fake_copy((void *)(uintptr_t)wr->wr.rdma.remote_addr,
+			  (void *)(uintptr_t)wr->sg_list->addr, part);
 }
 
-bool wire_move(void)
+static bool wire_move_locked(void)
 {
 	for (unsigned int k = 0, at = wire_below(wire.lines + 1); k < wire.lines; k++) {
 		struct line *line = wire.line[(at + k) % wire.lines];
@@ -143,6 +157,16 @@ bool wire_move(void)
 		return true;
 	}
 	return false;
+}
+
+bool wire_move(void)
+{
+	bool r;
+
+	(void)pthread_mutex_lock(&wire_mutex);
+	r = wire_move_locked();
+	(void)pthread_mutex_unlock(&wire_mutex);
+	return r;
 }
 
 static void check_depth(const struct ibv_cq *cq)
@@ -207,12 +231,27 @@ static void report(struct ibv_wc *ret, unsigned int at)
 				wire.line[k]->signalled[wire.line[k]->reported++ % MPIB_SQ_DEPTH];
 }
 
-static int wire_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc)
+/* A queue pair's completions come at once when it is in ERR: what is at work on then has come out
+ * of the queue by the time for which a receiver looks (MPIB_RAIL_DRAIN_MS). */
+static bool has_failed(const struct ibv_cq *cq)
+{
+	const struct mpib_comm *comm = cq->cq_context;
+	unsigned int rail;
+	int dev;
+
+	rail = hca_of(cq->context, &dev)->rail;
+	for (unsigned int k = 0; k < comm->nqps[rail]; k++)
+		if (fake_state(comm->qp[rail][k]) == IBV_QPS_ERR)
+			return true;
+	return false;
+}
+
+static int wire_poll_locked(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 {
 	int dev, n = 0;
 
 	wire_drain(cq);
-	if (!wire.closing) {
+	if (!wire.closing && !has_failed(cq)) {
 		if (wire.break_poll && --wire.break_poll == 0)
 			return -1;
 		if (wire.unreported & mpib_rail_bit(hca_of(cq->context, &dev)->rail))
@@ -229,13 +268,34 @@ static int wire_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 	return n;
 }
 
-static int wire_post_srq(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+static int wire_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc)
+{
+	int r;
+
+	(void)pthread_mutex_lock(&wire_mutex);
+	r = wire_poll_locked(cq, count, wc);
+	(void)pthread_mutex_unlock(&wire_mutex);
+	return r;
+}
+
+static int wire_post_srq_locked(struct ibv_srq *srq, struct ibv_recv_wr *wr,
+				struct ibv_recv_wr **bad)
 {
 	int dev, r = wire.real.post_srq_recv(srq, wr, bad);
 	unsigned int rail = hca_of(srq->context, &dev)->rail;
 
 	for (; wr && !(r && wr == *bad); wr = wr->next)
 		wire.receives[dev][rail]++;
+	return r;
+}
+
+static int wire_post_srq(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	int r;
+
+	(void)pthread_mutex_lock(&wire_mutex);
+	r = wire_post_srq_locked(srq, wr, bad);
+	(void)pthread_mutex_unlock(&wire_mutex);
 	return r;
 }
 

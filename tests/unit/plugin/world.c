@@ -147,6 +147,8 @@ static void random_hint(struct world *w)
 
 	if (send->mode != MPIB_MODE_ADVANCED || wire_below(w->steady ? 1000 : 4))
 		return;
+	if (send->agent.unread) /* a rail is lost: nobody's share is followed */
+		return;
 	w->hint.sup_bw = wire_below(2) ? wire_below(1025) : shares[wire_below(7)];
 	w->hint.seq = wire_below(8) == 0; /* odd: its writer has died */
 	atomic_store(&send->agent.hint, wire_below(8) ? &w->hint : NULL);
