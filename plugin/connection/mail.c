@@ -6,7 +6,8 @@
 
 #include "plugin/base/log.h"
 
-#define ASK_MS 1000
+#define ASK_MS	1000
+#define LOOK_MS 450 /* each fifth tick */
 
 void mpib_mail_look(struct mpib_comm *comm)
 {
@@ -30,8 +31,13 @@ void mpib_mail_look(struct mpib_comm *comm)
 
 static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 {
+	static uint64_t due_ms;
 	bool any = false;
 
+	/* A look at thousands of mailboxes costs as many cache lines. */
+	if (now_ms < due_ms)
+		return;
+	due_ms = now_ms + LOOK_MS;
 	for (struct mpib_comm *comm = mpib_comms_first(); comm; comm = comm->next) {
 		struct mpib_rails *rails = comm->rails;
 

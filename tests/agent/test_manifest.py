@@ -106,6 +106,15 @@ TYPED = "another-image"  # it prints only what it changed
 kubectl = shutil.which("kubectl")
 
 
+# Fields that came with a later minor version than the kubectl of Debian 12 has.
+SINCE = {("spec", "completionMode"): 22}
+
+
+def minor_version():
+    said = subprocess.run([kubectl, "version", "--client", "-o", "json"], check=True, timeout=60, stdout=subprocess.PIPE)
+    return int(json.loads(said.stdout)["clientVersion"]["minor"].rstrip("+"))
+
+
 def plain(value):
     """A quantity as Kubernetes writes it."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -118,6 +127,8 @@ for source, parsed in ((file, manifest), (job_file, job)) if kubectl else ():
             env={"HOME": home, "PATH": os.environ["PATH"]}, check=True, timeout=60,
             stdout=subprocess.PIPE).stdout)
     for path, value in leaves(parsed):
+        if tuple(path) in SINCE and SINCE[tuple(path)] > minor_version():
+            continue
         try:
             found = at(typed, path)
         except (KeyError, IndexError):

@@ -22,7 +22,8 @@ die() {
 
 # What building, testing and the lab need, by Debian's names. All that configuring the tree looks for is
 # in the first: the demo and the tests share a build folder.
-BUILD_PACKAGES=(gcc libc6-dev meson ninja-build pkg-config libibverbs-dev libsystemd-dev systemd
+# By dpkg-dev Meson knows where libraries go on Debian.
+BUILD_PACKAGES=(gcc libc6-dev dpkg-dev meson ninja-build pkg-config libibverbs-dev libsystemd-dev systemd
 	libinih-dev libcmocka-dev python3 jq)
 TEST_PACKAGES=(g++ clang clang-format clang-tidy ibverbs-utils perftest git man-db procps strace valgrind
 	build-essential debhelper lintian prometheus rpm rpmlint python3-yaml
