@@ -270,7 +270,7 @@ static void allow_files(rlim_t count)
  * others stays above the bound in each. */
 static void many_connections(void)
 {
-	enum { COUNT = 2000, PERCENT = 150, ROUNDS = 6 };
+	enum { COUNT = 2000, PERCENT = 180, ROUNDS = 6 };
 	struct ends *ends = calloc(COUNT, sizeof(*ends));
 	uint64_t alone = UINT64_MAX, among = UINT64_MAX;
 	unsigned int files, round = 0;
