@@ -25,7 +25,7 @@ die() {
 # By dpkg-dev Meson knows where libraries go on Debian.
 BUILD_PACKAGES=(gcc libc6-dev dpkg-dev meson ninja-build pkg-config libibverbs-dev libsystemd-dev systemd
 	libinih-dev libcmocka-dev python3 jq)
-TEST_PACKAGES=(g++ clang clang-format clang-tidy ibverbs-utils perftest git man-db procps strace valgrind
+TEST_PACKAGES=(g++ clang libclang-rt-dev clang-format clang-tidy ibverbs-utils perftest git man-db procps strace valgrind
 	build-essential debhelper lintian prometheus rpm rpmlint python3-yaml
 	podman runc slurmctld slurmd slurm-client munge openmpi-bin environment-modules iproute2)
 # There are other packages of the same program, which this one can't be installed beside.
