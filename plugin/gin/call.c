@@ -105,13 +105,21 @@ static inline struct mpib_gin_request *take(struct mpib_gin_context *context,
 	return request;
 }
 
+/* Whether nothing is under way: of a put somebody waits for the end then, not for the rate. */
+static inline bool is_alone(const struct mpib_gin *gin)
+{
+	return !gin->outstanding[MPIB_SOUT] && !gin->outstanding[MPIB_SUP];
+}
+
 /* Bytes that go by SUP. */
-static size_t by_sup(struct mpib_gin_peer *peer, size_t size)
+static size_t by_sup(struct mpib_gin_peer *peer, size_t size, enum mpib_gin_op op)
 {
 	const struct mpib_hint_entry *hint =
 		atomic_load_explicit(&peer->agent.hint, memory_order_acquire);
 
 	if (size <= MPIB_GIN_WHOLE_MAX || !peer->qp[MPIB_SUP])
+		return 0;
+	if (op == MPIB_GIN_PUT && size <= peer->gin->alone_max && is_alone(peer->gin))
 		return 0;
 	if (hint) {
 		bool timed = mpib_hint_load(&hint->seq) & MPIB_HINT_TIMED;
@@ -257,7 +265,7 @@ static mpib_always_inline int put(struct mpib_gin_context *context, struct mpib_
 		request->signal_rkey = signal.window->far[rank].rkey[mpib_gin_signal_rail(peer)];
 		request->signal_value = value;
 	}
-	sup = by_sup(peer, size);
+	sup = by_sup(peer, size, MPIB_GIN_PUT);
 	*ret = request;
 	peer->counters->messages++;
 	if (mpib_likely(!sup && may_go_now(peer, size, peer->now_max, signals))) {
@@ -297,7 +305,7 @@ int mpib_gin_get(struct mpib_gin_context *context, struct mpib_gin_at from, size
 	request = take(context, &gin->peer[rank]);
 	if (!request)
 		return too_many(gin);
-	set_parts(request, to, from, size, by_sup(request->peer, size));
+	set_parts(request, to, from, size, by_sup(request->peer, size, MPIB_GIN_GET));
 	*ret = request;
 	put_later(request, MPIB_GIN_GET, false);
 	return gin->error;

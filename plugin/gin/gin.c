@@ -217,10 +217,25 @@ static int describe(struct mpib_gin *gin)
 	return 0;
 }
 
+/* Up to here SOUT, though slower, brings a put and its signal no later than SUP and the READ behind
+ * it do. */
+static size_t alone_max(const struct mpib_gin *gin)
+{
+	const uint64_t sout = gin->dev->hca[MPIB_SOUT].speed_mbps;
+	const uint64_t sup = gin->dev->hca[MPIB_SUP].speed_mbps;
+	uint64_t bytes;
+
+	if (sup <= sout)
+		return MPIB_GIN_ALONE_MAX;
+	bytes = MPIB_GIN_PUSH_US * sout * sup / (sup - sout) / 8;
+	return bytes < MPIB_GIN_ALONE_MAX ? bytes : MPIB_GIN_ALONE_MAX;
+}
+
 static int build(struct mpib_gin *gin, void *const *handles, int queues)
 {
 	int r = describe(gin);
 
+	gin->alone_max = alone_max(gin);
 	if (r == 0)
 		r = make_peers(gin, handles);
 	if (r == 0)

@@ -26,6 +26,12 @@
 #ifndef MPIB_GIN_WHOLE_MAX
 #define MPIB_GIN_WHOLE_MAX 8192u
 #endif
+/* What a READ that pushes SUP's writes adds to a put with its signal, in microseconds; and bytes up
+ * to which a put that has both rails for itself may go whole on SOUT because of it. */
+#define MPIB_GIN_PUSH_US 5u
+#ifndef MPIB_GIN_ALONE_MAX
+#define MPIB_GIN_ALONE_MAX 65536u
+#endif
 /* READs and atomics at once on one QP, where the devices have as many. */
 #define MPIB_GIN_READS_MAX 16u
 /* What a READ that pushes writes reads; no part on SUP is shorter. */
@@ -173,7 +179,7 @@ struct mpib_gin {
 	struct mpib_gin_peer *peer;   /* nranks */
 	struct mpib_gin_context *own; /* of calls that name the mesh alone */
 	uint64_t max_msg[MPIB_RAIL_MAX];
-	size_t split_min;
+	size_t split_min, alone_max;
 	uint64_t scratch_addr;
 	uint32_t scratch_lkey[MPIB_RAIL_MAX];
 

@@ -397,7 +397,53 @@ static void finds(void)
 	mesh_close(&mesh);
 }
 
+/* One at a time, each is over before the next: gin.sh looks at SUP's bytes. */
+static void alone(void)
+{
+	static const size_t sizes[] = { 64, 8193, 20000, 65536 };
+	struct mesh mesh = { 0 };
+	uint64_t seen = 0;
+
+	mesh_open(&mesh, (size_t)ranks * SLOT);
+	for (unsigned int k = 0; k < 40; k++) {
+		size_t size = sizes[k % 4];
+		void *request;
+
+		if (rank == 0) {
+			fill(mesh.data.at, size, k);
+			request = put_signal(&mesh, 1, 0, size, 0, 1);
+			await(&mesh, request);
+		}
+		if (rank == 1) {
+			await_signal(&mesh, 0, ++seen);
+			CHECK(holds(mesh.data.at, size, k));
+		}
+		barrier();
+	}
+	mesh_close(&mesh);
+}
+
+/* The same sizes, always with others under way: all but the first take SUP. */
+static void together(void)
+{
+	enum { PUTS = 400 };
+	void *request[DEPTH] = { 0 };
+	struct mesh mesh = { 0 };
+
+	mesh_open(&mesh, SLOT);
+	for (unsigned int k = 0; rank == 0 && k < PUTS + DEPTH; k++) {
+		if (request[k % DEPTH])
+			await(&mesh, request[k % DEPTH]);
+		request[k % DEPTH] = k < PUTS ? put_signal(&mesh, 1, 0, 65536, 0, 1) : NULL;
+	}
+	if (rank == 1)
+		await_signal(&mesh, 0, PUTS);
+	mesh_close(&mesh);
+}
+
 const struct gin_case data_cases[] = {
+	{ .name = "alone", .run = alone },
+	{ .name = "together", .run = together },
 	{ .name = "finds", .run = finds },
 	{ .name = "mates", .run = mates },
 	{ .name = "registers-meanwhile", .run = registers_meanwhile },

@@ -56,6 +56,10 @@ cat "$work/err" >&2
 sent() {
 	"$FABRICCTL" show | awk -v rail="$1" '$1 ~ "/" rail "$" { sum += $9 } END { print sum + 0 }'
 }
+case $1 in
+alone) [ "$(sent sup)" = 0 ] || { echo "$1: SUP has carried bytes"; exit 1; } ;;
+together) [ "$(sent sup)" -gt "$(($(sent sout) * 9))" ] || { echo "$1: SOUT has carried too much"; exit 1; } ;;
+esac
 case ${SHARE:-} in
 '') ;;
 0) [ "$(sent sup)" = 0 ] || { echo "$1: SUP has carried bytes"; exit 1; } ;;
