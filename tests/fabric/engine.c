@@ -31,14 +31,6 @@ enum fab_sleep {
 	FAB_SLEEPING /* until a bell or next_due */
 };
 
-uint64_t fab_now(void)
-{
-	struct timespec ts;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
-}
-
 /* --- passes --- */
 
 void fab_engine_due(uint64_t due)

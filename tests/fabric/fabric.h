@@ -141,9 +141,10 @@ struct fab_srq {
 /* A posted send. Written by the poster below sq_head, then the engine's. */
 struct fab_wqe {
 	uint64_t wr_id, remote_addr, compare_add, swap;
-	uint64_t length; /* bytes of the message */
-	uint16_t epoch;	 /* of the QP when a READ or atomic went out */
-	bool answered;	 /* all of its data has arrived */
+	uint64_t length;    /* bytes of the message */
+	uint64_t posted_ns; /* when the program asked for it */
+	uint16_t epoch;	    /* of the QP when a READ or atomic went out */
+	bool answered;	    /* all of its data has arrived */
 	uint32_t rkey, imm;
 	enum ibv_wr_opcode opcode;
 	unsigned int flags;
@@ -187,10 +188,11 @@ struct fab_qp {
 	uint64_t sq_error_at;	   /* engine: index that failed locally, or FAB_NEVER */
 	uint64_t sq_drain;	   /* engine: in SQD, requests from here on stay */
 	enum ibv_wc_status sq_error;
-	uint32_t reads; /* engine: READs and atomics under way */
-	bool draining;	/* engine: SQD was asked for and isn't reached yet */
-	bool stalled;	/* READ data waits for a port that is down */
-	uint16_t epoch; /* engine: raised by each step back, so that old answers show */
+	uint32_t reads;	  /* engine: READs and atomics under way */
+	bool draining;	  /* engine: SQD was asked for and isn't reached yet */
+	bool stalled;	  /* READ data waits for a port that is down */
+	uint64_t held_ns; /* engine: until then something held back what was posted before */
+	uint16_t epoch;	  /* engine: raised by each step back, so that old answers show */
 	enum fab_wait wait;
 	uint64_t wait_due;
 	uint32_t retries, rnr_retries;
@@ -268,8 +270,6 @@ struct fab_engine {
 };
 
 extern struct fab_engine fab;
-
-uint64_t fab_now(void);
 
 static inline struct fab_context *fab_context_of(struct ibv_context *context)
 {

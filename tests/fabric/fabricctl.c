@@ -63,12 +63,15 @@ static int cmd_port(uint32_t dev, char **args)
 	return 0;
 }
 
-/* What the wires were booked for at the old rate doesn't bind the new one. */
+/* What the wires were booked for at the old rate doesn't bind the new one, which holds from now on.
+ */
 static void set_rate(struct fab_state_dev *state, uint64_t rate)
 {
+	uint64_t now = fab_now();
+
 	atomic_store(&state->rate, rate);
-	atomic_store(&state->tx_free_ns, 0);
-	atomic_store(&state->rx_free_ns, 0);
+	atomic_store(&state->tx_free_ns, now);
+	atomic_store(&state->rx_free_ns, now);
 }
 
 static int cmd_rate(uint32_t dev, char **args)

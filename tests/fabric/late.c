@@ -74,6 +74,7 @@ bool fab_late_due(struct fab_link *link, uint64_t now)
 		fab_engine_due(due);
 		return false;
 	}
+	late->pkt->due_ns = due;
 	arrive(link, late->pkt);
 	drop(link, late);
 	return true; /* look again: each wants room for an answer */

@@ -81,6 +81,7 @@ struct fab_read {
 	TAILQ_ENTRY(fab_read) node;
 	struct fab_pkt pkt;
 	uint64_t done;
+	uint64_t asked_ns; /* when it came, or could be answered again */
 	bool stalled;
 };
 
@@ -163,8 +164,9 @@ void fab_unseen_place(struct fab_link *link, const struct fab_qp *qp); /* all of
 void fab_unseen_place_all(struct fab_link *link);
 bool fab_unseen_due(struct fab_link *link, uint64_t now); /* those whose time it is */
 
-/* shape.c: when a part of @len bytes sent now arrives. False: the wire is taken until *ret_due. */
-bool fab_shape(uint32_t from, uint32_t to, size_t len, uint64_t now, uint64_t *ret_due);
+/* shape.c: when a part of @len bytes arrives that was asked for at @asked, which may be a while ago
+ * for want of a processor. False: the wire is taken until *ret_due. */
+bool fab_shape(uint32_t from, uint32_t to, size_t len, uint64_t asked, uint64_t *ret_due);
 uint32_t fab_shape_segment(uint32_t from, uint32_t to);
 
 #endif

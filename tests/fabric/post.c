@@ -18,7 +18,7 @@ static struct fab_wqe *slot_at(struct fab_qp *qp, uint64_t head)
 	return &qp->sq[head % qp->sq_max];
 }
 
-static int fill(struct fab_qp *qp, struct fab_wqe *w, const struct ibv_send_wr *wr)
+static int fill(struct fab_qp *qp, struct fab_wqe *w, const struct ibv_send_wr *wr, uint64_t now_ns)
 {
 	uint64_t length = 0;
 
@@ -34,6 +34,7 @@ static int fill(struct fab_qp *qp, struct fab_wqe *w, const struct ibv_send_wr *
 	w->is_inline = wr->send_flags & IBV_SEND_INLINE;
 	w->sges = wr->num_sge;
 	w->length = length;
+	w->posted_ns = now_ns;
 	w->answered = false;
 	w->imm = wr->imm_data;
 	w->remote_addr = wr->wr.rdma.remote_addr;
@@ -117,6 +118,7 @@ int fab_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_w
 {
 	struct fab_qp *qp = mpib_container_of(ibqp, struct fab_qp, qp);
 	int err = fab_fault(qp->dev, FAB_VERB_POST_SEND), state = atomic_load(&qp->state);
+	uint64_t now = fab.conf->null ? 0 : fab_now(); /* null: there is no wire */
 
 	if (!err && state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_ERR)
 		err = EINVAL;
@@ -131,7 +133,7 @@ int fab_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_w
 		uint64_t head = atomic_load_explicit(&qp->sq_head, memory_order_relaxed);
 		struct fab_wqe *w = slot_at(qp, head);
 
-		err = w ? fill(qp, w, wr) : ENOMEM;
+		err = w ? fill(qp, w, wr, now) : ENOMEM;
 		if (err) {
 			*bad = wr;
 			break;
@@ -320,10 +322,14 @@ static int wr_complete(struct ibv_qp_ex *ex)
 {
 	struct fab_qp *qp = qp_of(ex);
 	uint64_t head = atomic_load(&qp->sq_head), end = qp->wr_next;
+	uint64_t now = fab.conf->null ? 0 : fab_now();
 	int err = qp->wr_error;
 
-	if (!err)
+	if (!err) {
+		for (uint64_t k = head; k < end; k++)
+			qp->sq[k % qp->sq_max].posted_ns = now;
 		atomic_store(&qp->sq_head, end);
+	}
 	(void)pthread_mutex_unlock(&qp->sq_lock);
 	if (err)
 		return err;

@@ -216,6 +216,7 @@ static int modify(struct fab_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		break;
 	default:
 		qp->draining = false;
+		qp->held_ns = fab_now();
 		fab_qp_set_state(qp, to);
 		break;
 	}

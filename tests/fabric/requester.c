@@ -33,6 +33,13 @@ static void rest(struct fab_qp *qp)
 	qp->active = false;
 }
 
+/* What waited for this begins no earlier on the wire, however long ago it was posted. */
+static void held_until(struct fab_qp *qp, uint64_t ns)
+{
+	if (qp->held_ns < ns)
+		qp->held_ns = ns;
+}
+
 static void wait_stop(struct fab_qp *qp)
 {
 	if (qp->waiting)
@@ -177,8 +184,8 @@ void fab_requester_timer(struct fab_qp *qp, uint64_t now)
 {
 	enum fab_wait why = qp->wait;
 
-	(void)now;
 	wait_stop(qp);
+	held_until(qp, now);
 	if (why == FAB_WAIT_RETRY && qp->retries-- == 0) {
 		fab_requester_finish(qp, qp->sq_una, IBV_WC_RETRY_EXC_ERR);
 		return;
@@ -292,6 +299,7 @@ static bool send_part(struct fab_qp *qp, struct fab_wqe *w)
 {
 	uint64_t left = is_read(w) ? 0 : w->length - qp->sq_tx_off, due;
 	uint32_t len = fab_shape_segment(qp->dev, qp->link->peer_dev);
+	uint64_t asked = w->posted_ns > qp->held_ns ? w->posted_ns : qp->held_ns;
 	struct fab_pkt *pkt;
 
 	if (left < len)
@@ -302,7 +310,7 @@ static bool send_part(struct fab_qp *qp, struct fab_wqe *w)
 	pkt = fab_ring_reserve(&qp->link->req, len);
 	if (!pkt)
 		return false; /* the peer rings when there is room */
-	if (!fab_shape(qp->dev, qp->link->peer_dev, len, fab_now(), &due)) {
+	if (!fab_shape(qp->dev, qp->link->peer_dev, len, asked, &due)) {
 		fab_engine_due(due);
 		return false;
 	}
@@ -374,6 +382,8 @@ static void data_arrived(struct fab_qp *qp, const struct fab_pkt *pkt, const uin
 	if (pkt->flags & FAB_PKT_LAST) {
 		w->answered = true;
 		qp->reads--;
+		/* A fence, or the next READ. */
+		held_until(qp, pkt->due_ns ? pkt->due_ns : fab_now());
 		fab_engine_activate(qp);
 		complete_upto(qp, pkt->seq + 1);
 	}

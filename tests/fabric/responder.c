@@ -263,6 +263,7 @@ static bool take_read(struct fab_link *link, struct fab_qp *qp, const struct fab
 		return false;
 	}
 	read->pkt = *pkt;
+	read->asked_ns = pkt->due_ns ? pkt->due_ns : fab_now();
 	if (atomic && mr)
 		read->pkt.swap = fab_run_atomic(mr, fab_mr_at(mr, pkt->raddr),
 						pkt->op == FAB_OP_ADD, pkt->compare_add, pkt->swap);
@@ -329,6 +330,8 @@ static bool read_turn(struct fab_link *link)
 		read->stalled = true;
 		return false;
 	}
+	if (read->stalled)
+		read->asked_ns = fab_now();
 	read->stalled = false;
 	if (len && !atomic)
 		mr = fab_mr_find(read->pkt.rkey, qp->qp.pd, read->pkt.raddr + read->done, len,
@@ -337,7 +340,7 @@ static bool read_turn(struct fab_link *link)
 		fail_now(link, qp, &read->pkt, IBV_WC_REM_ACCESS_ERR, IBV_WC_LOC_ACCESS_ERR);
 		return true;
 	}
-	if (!fab_shape(link->local_dev, link->peer_dev, len, fab_now(), &due)) {
+	if (!fab_shape(link->local_dev, link->peer_dev, len, read->asked_ns, &due)) {
 		fab_engine_due(due);
 		return false;
 	}

@@ -379,15 +379,20 @@ void fab_meeting_wake(const struct fab_meeting *m)
 	}
 }
 
-bool fab_meeting_port(const struct fab_meeting *m, uint32_t dev, bool up)
+uint64_t fab_now(void)
 {
-	struct fab_state_dev *state = &m->state->dev[dev];
 	struct timespec ts;
 
 	(void)clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
+}
+
+bool fab_meeting_port(const struct fab_meeting *m, uint32_t dev, bool up)
+{
+	struct fab_state_dev *state = &m->state->dev[dev];
+
 	if (!up && atomic_load(&state->port_up))
-		atomic_store(&state->down_ns,
-			     (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec);
+		atomic_store(&state->down_ns, fab_now());
 	if (atomic_exchange(&state->port_up, up) == up)
 		return false;
 	fab_state_log_add(m->state, FAB_LOG_PORT, dev, up);

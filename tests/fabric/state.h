@@ -158,6 +158,9 @@ int fab_meeting_connect(const struct fab_meeting *meeting, uint32_t slot);
 /* Makes the threads of all other processes look at the log, by a visit that wants nothing else. */
 void fab_meeting_wake(const struct fab_meeting *meeting);
 
+/* The fabric's clock, in nanoseconds: the same for all its processes. */
+uint64_t fab_now(void);
+
 /* Takes a device's port up or down and tells everybody; false where it was so already. */
 bool fab_meeting_port(const struct fab_meeting *meeting, uint32_t dev, bool up);
 

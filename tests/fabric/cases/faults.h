@@ -34,6 +34,6 @@ uint64_t clock_ms(void);
 enum ibv_wc_status write_once(struct pair *p, uint32_t len);
 
 extern const struct fault_case death_cases[], control_cases[], life_cases[], rule_cases[],
-	late_cases[], gpu_cases[], feature_cases[], page_cases[], judge_cases[];
+	late_cases[], gpu_cases[], feature_cases[], page_cases[], judge_cases[], wire_cases[];
 
 #endif

@@ -137,7 +137,8 @@ int main(int argc, char **argv)
 {
 	const struct fault_case *const lists[] = { death_cases,	  control_cases, late_cases,
 						   life_cases,	  rule_cases,	 gpu_cases,
-						   feature_cases, page_cases,	 judge_cases };
+						   feature_cases, page_cases,	 judge_cases,
+						   wire_cases };
 	int found = 0, failed = 0;
 
 	(void)unsetenv("MPIB_FABRIC");
