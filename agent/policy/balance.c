@@ -51,6 +51,13 @@
 #define QUEUE_PACE_MOST	 0.1
 #define QUEUE_PACE_LEAST 0.0005
 
+/* A part that waits for as long as a window takes shows a change of the share a window later: the
+ * pace is lower by so many times then, and what the queue grew or shrank by counts so much beside
+ * its length. Else the share comes back only when the queue has, and goes too far. */
+#define QUEUE_PACE_SLOWER 10.0
+#define QUEUE_GROWTH	  0.3
+#define WAIT_NOTICED	  0.02
+
 /* A rail that was busy for a smaller part of the other's time than this is taken for as slow as if
  * it had been busy for that part. */
 #define BUSY_PART_LEAST 0.4
@@ -539,17 +546,31 @@ static bool says_nothing(const struct mpib_balance *balance, const struct estima
 	       fabs(longer_queue(balance)) > 0;
 }
 
+/* How long parts wait, as a part of the window, by how many do and how many came through. */
+static double wait_part(const struct mpib_balance *balance)
+{
+	const struct mpib_balance_window *open = &balance->open;
+	double wait = (balance->queued[0] + balance->queued[1]) / (open->done[0] + open->done[1]);
+
+	return greater(0, lesser(1, wait) - WAIT_NOTICED);
+}
+
 /* The share leans away from it. It takes a while until a queue shows that: the pace grows slowly.
  */
 static void lean_from_queue(struct mpib_balance *balance)
 {
 	double longer = longer_queue(balance);
+	double wait = wait_part(balance);
+	double most = QUEUE_PACE_MOST / (1 + QUEUE_PACE_SLOWER * wait);
 	double pace = fabs(balance->pace);
+	double step;
 
-	pace = (balance->pace < 0) == (longer < 0) ? lesser(pace * 1.1, QUEUE_PACE_MOST)
-						   : greater(pace / 4, QUEUE_PACE_LEAST);
+	pace *= (balance->pace < 0) == (longer < 0) ? 1.1 : 0.25;
+	pace = lesser(most, greater(pace, QUEUE_PACE_LEAST));
+	step = pace * longer + QUEUE_GROWTH * wait * (longer - balance->longer);
+	balance->longer = longer;
 	balance->pace = longer < 0 ? -pace : pace;
-	balance->lean = greater(-LEAN_MOST, lesser(LEAN_MOST, balance->lean + pace * longer));
+	balance->lean = greater(-LEAN_MOST, lesser(LEAN_MOST, balance->lean + step));
 }
 
 /* Takes the window into what is known: how. */

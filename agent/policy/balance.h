@@ -156,6 +156,7 @@ struct mpib_balance {
 		      * and the other doesn't it has more to give */
 	double pace; /* of that; its sign is the latest direction */
 	double queued[2];		 /* parts under way at a look, of the latest windows */
+	double longer;			 /* SOUT's queue of the latest window that went by queues */
 	struct mpib_balance_sum average; /* older ones weigh less */
 	struct mpib_balance_sum latest;	 /* the latest window */
 	struct mpib_balance_window open; /* the one that is being filled */

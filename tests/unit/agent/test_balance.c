@@ -268,6 +268,36 @@ static void where_no_rail_idles_the_queues_tell(void **state)
 	}
 }
 
+/* A queue that is as long as a window of looks goes on growing while the share comes back: who
+ * follows its length alone swings. */
+static void long_queues_of_short_parts_do_not_swing(void **state)
+{
+	static const double rates[][2] = { { 42, 168 }, { 168, 42 }, { 84, 126 } };
+	static const double latencies[] = { 5, 20, 100 };
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(rates) * MPIB_ARRAY_SIZE(latencies); k++) {
+		const double *rate = rates[k % MPIB_ARRAY_SIZE(rates)];
+		struct flow flow = make_flow(rate[0], rate[1]);
+		double right = rate[1] / (rate[0] + rate[1]);
+		double off = 0, part;
+
+		flow.link.latency = latencies[k / MPIB_ARRAY_SIZE(rates)];
+		flow.link.noise = 0.05;
+		flow.link.connection[0].size = 1 << 16;
+		flow.link.connection[0].window = 32;
+		ticks(&flow, 10);
+		part = part_of_sum(&flow, 50);
+		SHOULD(part >= 0.98, "%g:%g, latency %g: share %u carries %.3f", rate[0], rate[1],
+		       flow.link.latency, flow.balance.share, part);
+		for (unsigned int n = 0; n < 400; n++) {
+			ticks(&flow, 1);
+			off += fabs(flow.balance.share / 1024.0 - right);
+		}
+		SHOULD(off / 400 < 0.02, "%g:%g, latency %g: shares are off by %.4f", rate[0],
+		       rate[1], flow.link.latency, off / 400);
+	}
+}
+
 /* 100 and 400 Gb/s: a message takes less time on the wire than on the way there and back. */
 static void it_finds_the_balance_of_rails_that_are_fast(void **state)
 {
@@ -778,6 +808,7 @@ int main(void)
 		cmocka_unit_test(several_connections_of_a_flow_settle),
 		cmocka_unit_test(it_gives_way_to_another_flow_on_one_rail),
 		cmocka_unit_test(where_no_rail_idles_the_queues_tell),
+		cmocka_unit_test(long_queues_of_short_parts_do_not_swing),
 		cmocka_unit_test(it_finds_the_balance_of_rails_that_are_fast),
 		cmocka_unit_test(the_queue_of_long_parts_is_no_reason),
 		cmocka_unit_test(it_is_not_misled_by_rails_that_make_up_for_idle_time),
