@@ -199,9 +199,10 @@ struct fab_qp {
 
 	/* Responder, engine lock. */
 	uint64_t exp_seq, exp_off;
-	uint64_t told_seq;   /* what the requester knows of exp_seq */
-	uint16_t told_epoch; /* that of the latest request */
-	struct fab_rwqe cur; /* receive in use by a SEND under way */
+	uint32_t exp_packets; /* of all messages before exp_seq */
+	uint64_t told_seq;    /* what the requester knows of exp_seq */
+	uint16_t told_epoch;  /* that of the latest request */
+	struct fab_rwqe cur;  /* receive in use by a SEND under way */
 	struct ibv_sge cur_sge[FAB_SGE_MAX];
 	uint32_t pending_reads;
 	uint32_t spread; /* parts that wait in spread.c */
@@ -287,6 +288,12 @@ static inline struct fab_state_dev *fab_dev_state(uint32_t dev)
 }
 
 /* Key of the partition that the QP is in. */
+/* A packet holds so many bytes, as a power of two. */
+static inline unsigned int fab_mtu_shift(const struct fab_qp *qp)
+{
+	return 7 + (unsigned int)qp->attr.path_mtu;
+}
+
 static inline uint16_t fab_pkey(const struct fab_qp *qp)
 {
 	return fab_dev_conf(qp->dev)->pkey[qp->attr.pkey_index];

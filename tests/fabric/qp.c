@@ -202,6 +202,7 @@ void fab_qp_reset(struct fab_qp *qp)
 	qp->wait = FAB_WAIT_NONE;
 	qp->stalled = qp->cur_valid = qp->established = qp->draining = false;
 	qp->exp_seq = qp->exp_off = 0;
+	qp->exp_packets = 0;
 	qp->epoch++;
 	qp->held_due = 0;
 	qp->link = NULL;
@@ -238,6 +239,9 @@ FAB_EXPORT int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int m
 	fab_engine_lock();
 	*attr = qp->attr;
 	attr->qp_state = attr->cur_qp_state = (enum ibv_qp_state)atomic_load(&qp->state);
+	attr->rq_psn =
+		(attr->rq_psn + qp->exp_packets + (uint32_t)(qp->exp_off >> fab_mtu_shift(qp))) &
+		0xffffff;
 	attr->cap = qp->init.cap;
 	attr->sq_draining = qp->draining;
 	*init = qp->init;

@@ -427,6 +427,8 @@ void fab_responder_take(struct fab_link *link, struct fab_qp *qp, const struct f
 		return;
 	qp->exp_off += pkt->len;
 	if (pkt->flags & FAB_PKT_LAST) {
+		qp->exp_packets +=
+			pkt->msg_len ? (uint32_t)((pkt->msg_len - 1) >> fab_mtu_shift(qp)) + 1 : 1;
 		qp->exp_seq++;
 		qp->exp_off = 0;
 		owe_ack(link, qp);

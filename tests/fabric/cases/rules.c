@@ -110,6 +110,44 @@ static void drains(struct side *s)
 	pair_close(&p);
 }
 
+/* What a QP tells of packets: as many as came, whole requests and begun ones. */
+static void tells_packets(struct side *s)
+{
+	struct pair_options options = { .reads_in = 4, .reads_out = 4 };
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct ibv_sge sge = { .length = 8 };
+	struct ibv_send_wr add = { .sg_list = &sge,
+				   .num_sge = 1,
+				   .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD };
+	struct pair p;
+	uint32_t mtu;
+
+	pair_open(s, &p, &options);
+	sge.addr = (uintptr_t)p.buf;
+	sge.lkey = p.mr->lkey;
+	add.wr.atomic.remote_addr = p.peer.addr + ARENA;
+	add.wr.atomic.rkey = p.peer.rkey;
+	mtu = 128U << s->mtu;
+	if (!s->client) {
+		require(post(&p, IBV_WR_RDMA_WRITE, 1, 0, 3 * mtu + 1, 0) == 0 &&
+				post(&p, IBV_WR_RDMA_WRITE, 1, 0, 0, 0) == 0 &&
+				post(&p, IBV_WR_RDMA_READ, 1, 0, 2 * mtu, 0) == 0 &&
+				post_wr(&p, &add) == 0 &&
+				post(&p, IBV_WR_RDMA_WRITE, 1, 0, mtu, IBV_SEND_SIGNALED) == 0,
+			"five posts");
+		require(await(p.send_cq).status == IBV_WC_SUCCESS, "all of them to be done");
+	}
+	sync_ends(s);
+	if (s->client)
+		require(to_state(&p, IBV_QPS_ERR) == 0, "the QP to leave");
+	require(ibv_query_qp(p.qp, &attr, IBV_QP_RQ_PSN, &init) == 0, "an answer");
+	require(((attr.rq_psn - p.peer.psn) & 0xffffff) == (s->client ? 9 : 0),
+		"the number of the next packet");
+	sync_ends(s);
+	pair_close(&p);
+}
+
 static struct ibv_context *open_named(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -255,5 +293,6 @@ const struct fault_case rule_cases[] = {
 	{ .name = "read-then-refusal", .run = read_then_refusal },
 	{ .name = "drains", .run = drains },
 	{ .name = "refused", .run = refused },
+	{ .name = "tells-packets", .run = tells_packets },
 	{ 0 },
 };
