@@ -125,7 +125,7 @@ static size_t by_sup(struct mpib_gin_peer *peer, size_t size, enum mpib_gin_op o
 		bool timed = mpib_hint_load(&hint->seq) & MPIB_HINT_TIMED;
 
 		(void)mpib_hint_read(hint, &peer->share);
-		if (mpib_unlikely(timed != peer->timed))
+		if (mpib_unlikely(timed != peer->timed && !peer->gin->sout.leaving))
 			mpib_gin_times_follow(peer, timed);
 	}
 	peer->counters->share = peer->share;
@@ -140,9 +140,9 @@ static mpib_always_inline int put_now(struct mpib_gin_peer *peer, struct mpib_gi
 				      struct mpib_gin_at from, uint32_t size, struct mpib_gin_at to,
 				      bool signals, bool timed)
 {
-	const struct mpib_gin_far *far = NULL;
-	struct ibv_send_wr wr[2];
-	struct ibv_sge sge[2];
+	struct ibv_send_wr *wr = peer->gin->put_wr;
+	struct ibv_sge *sge = peer->gin->put_sge;
+	const struct mpib_gin_far *far;
 
 	if (size) {
 		if (timed) {
@@ -154,19 +154,28 @@ static mpib_always_inline int put_now(struct mpib_gin_peer *peer, struct mpib_gi
 		far = &to.window->far[peer->rank];
 		sge[0] = (struct ibv_sge){ from.window->addr + from.offset, size,
 					   from.window->lkey[MPIB_SOUT] };
-		mpib_gin_fill(&wr[0], &sge[0], IBV_WR_RDMA_WRITE, far->addr + to.offset,
-			      far->rkey[MPIB_SOUT]);
-		wr[0].wr_id = mpib_gin_wr_id(request, MPIB_GIN_DATA);
+		wr[0].wr.rdma.remote_addr = far->addr + to.offset;
+		wr[0].wr.rdma.rkey = far->rkey[MPIB_SOUT];
+		wr[0].wr_id = mpib_gin_wr_id(request, signals ? MPIB_GIN_CHAINED : MPIB_GIN_DATA);
+		wr[0].send_flags = signals ? 0 : IBV_SEND_SIGNALED;
+		wr[0].next = signals ? &wr[1] : NULL;
+		/* Where SOUT is lost it is done again by this. */
+		request->near = from.window;
+		request->far = to.window;
+		request->part[MPIB_SOUT] =
+			(struct mpib_gin_part){ sge[0].addr + size,
+						wr[0].wr.rdma.remote_addr + size, 0 };
+		request->sout_bytes = size;
+		peer->packets += ((size - 1) >> peer->mtu_shift) + 1;
 	}
 	if (signals) {
-		mpib_gin_fill_atomic(peer, &wr[1], &sge[1], request);
+		wr[1].wr.atomic.remote_addr = request->signal_addr;
+		wr[1].wr.atomic.rkey = request->signal_far->rkey[MPIB_SOUT];
+		wr[1].wr.atomic.compare_add = request->signal_value;
 		wr[1].wr_id =
 			mpib_gin_wr_id(request, size ? MPIB_GIN_DATA_SIGNAL : MPIB_GIN_SIGNAL);
 		peer->reads[MPIB_SOUT]--;
-		if (size) {
-			wr[0].send_flags = 0;
-			wr[0].next = &wr[1];
-		}
+		peer->packets++;
 	}
 	request->remaining = 1;
 	peer->room[MPIB_SOUT] -= (uint16_t)(!!size + signals);
@@ -180,6 +189,7 @@ static void set_parts(struct mpib_gin_request *request, struct mpib_gin_at near,
 
 	request->part[MPIB_SOUT] = (struct mpib_gin_part){ 0 };
 	request->part[MPIB_SUP] = (struct mpib_gin_part){ 0 };
+	request->sout_bytes = 0;
 	if (!size)
 		return;
 	request->near = near.window;
@@ -207,7 +217,7 @@ static inline bool may_go_now(const struct mpib_gin_peer *peer, size_t size, uin
 			      bool signals)
 {
 	if (peer->queue.first || peer->room[MPIB_SOUT] < 2 || size > most ||
-	    mpib_gin_signal_rail(peer) != MPIB_SOUT)
+	    mpib_gin_signals_by_sup(peer))
 		return false;
 	return !signals || (!peer->signals.first && !mpib_gin_needs_push(peer) &&
 			    peer->pushed == peer->pushes && peer->reads[MPIB_SOUT]);
@@ -262,7 +272,7 @@ static mpib_always_inline int put(struct mpib_gin_context *context, struct mpib_
 		return too_many(gin);
 	if (signals) {
 		request->signal_addr = signal.window->far[rank].addr + signal.offset;
-		request->signal_rkey = signal.window->far[rank].rkey[mpib_gin_signal_rail(peer)];
+		request->signal_far = &signal.window->far[rank];
 		request->signal_value = value;
 	}
 	sup = by_sup(peer, size, MPIB_GIN_PUT);
@@ -330,6 +340,7 @@ int mpib_gin_flush(struct mpib_gin_context *context, struct mpib_gin_window *win
 		return too_many(gin);
 	request->far = window;
 	request->near = gin->scratch_window;
+	request->sout_bytes = 0;
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
 		request->part[rail] = (struct mpib_gin_part){
 			.local = gin->scratch_addr + (rail == MPIB_SUP ? 8 : 0),

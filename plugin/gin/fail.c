@@ -82,14 +82,21 @@ void mpib_gin_completion_failed(struct mpib_gin_peer *peer, unsigned int rail,
 	const char *over_text =
 		atomic_load_explicit(&peer->over, memory_order_acquire) ? peer->over_text : "";
 	char text[MPIB_TEXT_MAX + 1];
+	const char *why = NULL;
 
 	/* A flushed request tells that others know more. */
 	if (gin->error || (wc->status == IBV_WC_WR_FLUSH_ERR && mpib_gin_look(gin) < 0))
 		return;
+	if (rail == MPIB_SOUT && mpib_gin_says_lost(wc->status)) {
+		mpib_watch_lock();
+		why = mpib_gin_sout_why_not(gin);
+		mpib_watch_unlock();
+	}
 	(void)snprintf(text, sizeof(text),
-		       "%s rail %s to %s: QP 0x%x: %s (status %d, vendor 0x%x)%s%.120s",
+		       "%s rail %.70s to %s: QP 0x%x: %s (status %d, vendor 0x%x)%s%.120s%s%s",
 		       mpib_rail_name(rail), gin->dev->hca[rail].name, peer->text, wc->qp_num,
 		       mpib_verbs_wc_text(wc->status), (int)wc->status, wc->vendor_err,
-		       *over_text ? "; " : "", over_text);
+		       *over_text ? "; " : "", over_text, why ? "; SUP can't take over: " : "",
+		       why ? why : "");
 	(void)mpib_gin_fail(gin, -ECONNRESET, text);
 }

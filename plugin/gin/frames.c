@@ -6,6 +6,7 @@
 
 #define JOIN_SIZE   20
 #define MEMORY_SIZE 33
+#define CLOSED_SIZE 5
 
 static size_t put(uint8_t *buf, size_t at, uint64_t value, size_t size)
 {
@@ -85,4 +86,22 @@ int mpib_gin_memory_decode(const uint8_t *payload, size_t len, struct mpib_gin_m
 	ret->failed = (uint8_t)get(payload, &at, 1);
 	/* What ends beyond the address space would pass every check of a put's place. */
 	return ret->failed > 1 || ret->addr + ret->size < ret->addr ? -EBADMSG : 0;
+}
+
+size_t mpib_gin_closed_encode(uint8_t *buf, const struct mpib_gin_closed *closed)
+{
+	size_t at = put(buf, 0, closed->packet, 4);
+
+	return put(buf, at, closed->counts, 1);
+}
+
+int mpib_gin_closed_decode(const uint8_t *payload, size_t len, struct mpib_gin_closed *ret)
+{
+	size_t at = 0;
+
+	if (len < CLOSED_SIZE)
+		return -EBADMSG;
+	ret->packet = (uint32_t)get(payload, &at, 4);
+	ret->counts = payload[at];
+	return ret->packet > 0xffffff || payload[at] > 1 ? -EBADMSG : 0;
 }

@@ -16,11 +16,12 @@ enum mpib_gin_frame {
 	MPIB_GIN_FRAME_READY = 35,  /* connector: its QPs are ready. No payload */
 	MPIB_GIN_FRAME_MEMORY = 36, /* either: what it has registered */
 	MPIB_GIN_FRAME_LOST = 37,   /* either: its QP of a rail is in ERR. The rail's number */
+	MPIB_GIN_FRAME_CLOSED = 38, /* either: all its QPs of SOUT are; what the peer's one took */
 };
 
 /* Both ends must be of one layout of JOIN and of one way to order signals. Tests build another. */
 #ifndef MPIB_GIN_VERSION
-#define MPIB_GIN_VERSION 1
+#define MPIB_GIN_VERSION 2
 #endif
 
 struct mpib_gin_join {
@@ -37,11 +38,18 @@ struct mpib_gin_memory_frame {
 	uint8_t failed; /* 1: this end could not */
 };
 
+struct mpib_gin_closed {
+	uint32_t packet; /* the number of the next packet that the QP would have taken */
+	bool counts;	 /* the device does count: not all QPs say what they began with */
+};
+
 /* @buf holds MPIB_FRAME_PAYLOAD_MAX bytes; bytes written. */
 size_t mpib_gin_join_encode(uint8_t *buf, const struct mpib_gin_join *join);
 size_t mpib_gin_memory_encode(uint8_t *buf, const struct mpib_gin_memory_frame *memory);
+size_t mpib_gin_closed_encode(uint8_t *buf, const struct mpib_gin_closed *closed);
 /* 0 or -EBADMSG. The version stands first: of another one only it is read. */
 int mpib_gin_join_decode(const uint8_t *payload, size_t len, struct mpib_gin_join *ret);
 int mpib_gin_memory_decode(const uint8_t *payload, size_t len, struct mpib_gin_memory_frame *ret);
+int mpib_gin_closed_decode(const uint8_t *payload, size_t len, struct mpib_gin_closed *ret);
 
 #endif

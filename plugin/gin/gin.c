@@ -138,6 +138,7 @@ static int make_peers(struct mpib_gin *gin, void *const *handles)
 		peer->ctl.fd = -1;
 		peer->counters = &gin->uncounted;
 		peer->pushes = peer->pushed = 1;
+		peer->next_packet = UINT32_MAX;
 		mpib_gin_list_init(&peer->queue);
 		mpib_gin_list_init(&peer->signals);
 		(void)snprintf(peer->text, sizeof(peer->text), "rank %u", k);
@@ -194,6 +195,18 @@ static int make_scratch(struct mpib_gin *gin)
 	return 0;
 }
 
+static void make_put(struct mpib_gin *gin)
+{
+	for (int k = 0; k < 2; k++) {
+		gin->put_wr[k].sg_list = &gin->put_sge[k];
+		gin->put_wr[k].num_sge = 1;
+	}
+	gin->put_wr[0].opcode = IBV_WR_RDMA_WRITE;
+	gin->put_wr[1].opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	gin->put_wr[1].send_flags = IBV_SEND_SIGNALED;
+	gin->put_sge[1] = (struct ibv_sge){ gin->scratch_addr, 8, gin->scratch_lkey[MPIB_SOUT] };
+}
+
 static int describe(struct mpib_gin *gin)
 {
 	struct mpib_peer *local = &gin->local;
@@ -244,6 +257,7 @@ static int build(struct mpib_gin *gin, void *const *handles, int queues)
 		r = make_queue(gin, rail);
 	if (r == 0)
 		r = make_scratch(gin);
+	make_put(gin);
 	for (uint32_t k = 0; r == 0 && k < gin->nranks; k++)
 		r = mpib_gin_qps_create(&gin->peer[k]);
 	return r;
@@ -393,6 +407,8 @@ static void free_peers(struct mpib_gin *gin)
 				(void)mpib_verbs_destroy_qp(peer->qp[rail]);
 		if (peer->lost_qp)
 			(void)mpib_verbs_destroy_qp(peer->lost_qp);
+		if (peer->off_qp)
+			(void)mpib_verbs_destroy_qp(peer->off_qp);
 	}
 	free(gin->peer);
 }
@@ -469,6 +485,7 @@ static struct mpib_gin *gin_new(struct mpib_listener *listener, uint32_t nranks,
 	gin->nranks = nranks;
 	gin->rank = rank;
 	gin->split_min = (size_t)gin->env.split_min;
+	gin->sout.why_not = "the mesh isn't up yet";
 	gin->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	mpib_watch_lock();
 	gin->next = all;
@@ -509,6 +526,7 @@ int mpib_gin_connect(struct mpib_listener *listener, void *const *handles, int n
 	}
 	count_peers(gin);
 	gin->established = true;
+	mpib_gin_sout_judge(gin);
 	MPIB_INFO("device-initiated communication: rank %d of %d, %s, %u ranks of the island", rank,
 		  nranks, gin->env.mode == MPIB_MODE_ADVANCED ? "advanced" : "vanilla",
 		  island(gin));

@@ -47,6 +47,7 @@ enum mpib_gin_kind {
 	MPIB_GIN_DATA_SIGNAL = 2, /* the same, and the write before it */
 	MPIB_GIN_READ = 3,	  /* a request's READ */
 	MPIB_GIN_PUSH = 4,	  /* a peer's READ behind writes on SUP */
+	MPIB_GIN_CHAINED = 5,	  /* the write before a DATA_SIGNAL: completes where it fails */
 	MPIB_GIN_KINDS = 7,	  /* the mask */
 };
 
@@ -72,10 +73,11 @@ struct mpib_gin_request {
 	uint8_t again; /* enum mpib_gin_again */
 	uint64_t need; /* pushes that have to be done before its atomic; 0: not known yet */
 	uint64_t signal_addr, signal_value;
-	uint32_t signal_rkey;
-	/* Until all of it is posted. */
+	const struct mpib_gin_far *signal_far;
+	/* What is left to post; a rail's part that is to be done again is posted once more. */
 	struct mpib_gin_part part[MPIB_RAIL_MAX];
 	const struct mpib_gin_window *near, *far;
+	uint64_t sout_bytes; /* of its part for SOUT: posted there */
 };
 
 struct mpib_gin_list {
@@ -117,6 +119,9 @@ struct mpib_gin_peer {
 	struct mpib_counter_entry *counters; /* progress: of the process's table, or the mesh's */
 	struct mpib_agent_reg agent;	     /* advanced mode: of it `hint` is read */
 
+	uint32_t packets;  /* progress: of all requests on SOUT, as its QPs number them */
+	uint8_t mtu_shift; /* set-up: a packet of SOUT holds so many bytes, a power of two */
+
 	struct mpib_gin_peer *next_span; /* progress: in the mesh's list of those in a span */
 
 	/* A loss of SUP; rail_loss.c. */
@@ -129,6 +134,17 @@ struct mpib_gin_peer {
 	uint32_t done_again;	/* progress, for people, as the next two */
 	const char *lost_cause;
 	uint64_t lost_ms, quiet_ms;
+
+	/* A loss of SOUT; sout_loss.c. */
+	struct ibv_qp *off_qp;	/* progress, under the watch lock: what qp[MPIB_SOUT] was */
+	atomic_int told_closed; /* helper: the peer's QP is in ERR, and it has said: */
+	bool told_counts;	/* its device counts packets */
+	uint32_t told_packet;	/* the number of the next one that it would take */
+	uint32_t next_packet;	/* under the watch lock: what this end's QP says of that */
+	/* Progress: wr_ids of SOUT's requests that failed, in their order, and the entries of the
+	 * send queue that they stand for; then those that go by SUP, and how many have. */
+	uint64_t failed[MPIB_GIN_SQ_DEPTH];
+	uint32_t failures, failed_room, redone;
 
 	struct mpib_gin *gin;
 	uint32_t rank;
@@ -163,6 +179,18 @@ struct mpib_gin_window {
 	struct mpib_gin_far far[]; /* by rank */
 };
 
+/* SOUT is lost to a whole mesh; sout_loss.c. */
+struct mpib_gin_sout_loss {
+	atomic_int closed;   /* under the watch lock: this end's QPs are in ERR */
+	bool answered;	     /* under the watch lock, as all below: the peers were told */
+	uint64_t quiet_ms;   /* since when no QP's count has moved */
+	const char *why_not; /* why the mesh can't do without SOUT; NULL: it can */
+	const char *cause;   /* of the loss */
+	uint64_t begin_ms;   /* of it */
+	bool leaving;	     /* progress: SUP takes over, or has */
+	uint32_t done_again; /* progress */
+};
+
 struct mpib_gin {
 	/* Progress, on every call. */
 	uint32_t outstanding[MPIB_RAIL_MAX]; /* completions to come */
@@ -183,6 +211,11 @@ struct mpib_gin {
 	uint64_t scratch_addr;
 	uint32_t scratch_lkey[MPIB_RAIL_MAX];
 
+	/* Progress: the requests of a small put. What never changes of them is filled in. */
+	struct ibv_send_wr put_wr[2];
+	struct ibv_sge put_sge[2];
+
+	struct mpib_gin_sout_loss sout;
 	struct mpib_counter_entry uncounted; /* of peers that have no entry of the table */
 	struct mpib_device *dev;
 	struct mpib_env env;
@@ -196,8 +229,8 @@ struct mpib_gin {
 	uint64_t registrations;			/* service thread: so many were begun */
 	int news_fd; /* helper wakes whoever waits for memory or an end */
 	struct mpib_watch_tick tick;
-	uint32_t downs; /* helper: times that SUP's port was found down */
-	bool told_loss; /* progress */
+	uint32_t downs[MPIB_RAIL_MAX]; /* helper: times that a rail's port was found down */
+	bool told_loss;		       /* progress */
 	bool established;
 	struct mpib_gin *next, **link; /* all of the process, under the watch lock */
 };
@@ -220,11 +253,20 @@ struct mpib_gin_context {
 #endif
 
 /* Two devices' atomics on one word are not atomic with each other: all go through one. */
+static inline bool mpib_gin_signals_by_sup(const struct mpib_gin_peer *peer)
+{
+	return MPIB_GIN_ATOMIC_RAILS == MPIB_RAILS_ALL && peer->qp[MPIB_SUP] && peer->gin->rank & 1;
+}
+
 static inline unsigned int mpib_gin_signal_rail(const struct mpib_gin_peer *peer)
 {
-	return MPIB_GIN_ATOMIC_RAILS == MPIB_RAILS_ALL && peer->qp[MPIB_SUP] && peer->gin->rank & 1
-		       ? MPIB_SUP
-		       : MPIB_SOUT;
+	return !peer->qp[MPIB_SOUT] || mpib_gin_signals_by_sup(peer) ? MPIB_SUP : MPIB_SOUT;
+}
+
+/* Packets of a request on SOUT. */
+static inline uint32_t mpib_gin_packets(const struct mpib_gin_peer *peer, uint64_t size)
+{
+	return size ? (uint32_t)((size - 1) >> peer->mtu_shift) + 1 : 1;
 }
 
 /* ---- mesh_qp.c: QPs of a mesh; one warning on failure ---------------------------------------- */
@@ -253,6 +295,9 @@ void mpib_gin_unwatch(struct mpib_gin *gin);
 /* Waits for @ready, until a peer is gone, or for @ms. True: it was. */
 bool mpib_gin_wait(struct mpib_gin *gin, bool (*ready)(struct mpib_gin *), uint64_t ms);
 
+/* A peer is no more, or has closed: helper, under the watch lock. */
+void mpib_gin_over(struct mpib_gin_peer *peer, enum mpib_gin_over how, const char *text);
+
 /* ---- fail.c ---------------------------------------------------------------------------------- */
 
 /* The mesh fails, with one line, unless it has; the peers are told. Returns gin->error. Progress or
@@ -276,6 +321,28 @@ void mpib_gin_hear_lost(struct mpib_gin *gin);
 void mpib_gin_again(struct mpib_gin_request *request);
 /* Progress. Losses go on, as far as they can. */
 void mpib_gin_rails_step(struct mpib_gin *gin);
+
+/* Whether a status is what comes of a way that is gone. */
+bool mpib_gin_says_lost(enum ibv_wc_status status);
+
+/* ---- sout_loss.c ----------------------------------------------------------------------------- */
+
+/* Set-up. Whether the mesh, which is up, could do without SOUT. */
+void mpib_gin_sout_judge(struct mpib_gin *gin);
+/* Why it can't; NULL: it can. Under the watch lock. */
+const char *mpib_gin_sout_why_not(const struct mpib_gin *gin);
+/* This rank takes nothing more by SOUT. Under the watch lock. */
+void mpib_gin_sout_close(struct mpib_gin *gin, const char *cause);
+/* It tells its peers what it took, once that stands still. Under the watch lock. */
+void mpib_gin_sout_answer(struct mpib_gin *gin);
+/* Helper: a peer has told. */
+void mpib_gin_sout_told(struct mpib_gin_peer *peer, const struct mpib_frame *frame);
+/* Progress. Whether a failed completion is only SOUT's loss: it is kept then. */
+bool mpib_gin_sout_failed(struct mpib_gin_peer *peer, const struct ibv_wc *wc);
+/* Progress. What the helper thread has heard. */
+void mpib_gin_sout_hear(struct mpib_gin *gin);
+/* Progress. The loss goes on, as far as it can. */
+void mpib_gin_sout_step(struct mpib_gin *gin);
 
 static inline void mpib_gin_list_init(struct mpib_gin_list *list)
 {

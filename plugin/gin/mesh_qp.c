@@ -126,13 +126,18 @@ static void set_route(const struct mpib_gin_peer *peer, unsigned int rail, struc
 	ret->grh.traffic_class = gin->local.traffic_class;
 }
 
+static enum ibv_mtu path_mtu(const struct mpib_gin_peer *peer, unsigned int rail)
+{
+	return (enum ibv_mtu)least(peer->gin->local.rail[rail].mtu, peer->remote.rail[rail].mtu);
+}
+
 static int to_rtr(const struct mpib_gin_peer *peer, unsigned int rail)
 {
 	struct ibv_qp_attr attr;
 
 	memset(&attr, 0, sizeof(attr));
 	attr.qp_state = IBV_QPS_RTR;
-	attr.path_mtu = least(peer->gin->local.rail[rail].mtu, peer->remote.rail[rail].mtu);
+	attr.path_mtu = path_mtu(peer, rail);
 	attr.dest_qp_num = peer->join.qpn[rail];
 	attr.max_dest_rd_atomic = (uint8_t)reads_in(peer, rail);
 	attr.min_rnr_timer = MIN_RNR_TIMER;
@@ -173,6 +178,8 @@ int mpib_gin_qps_connect(struct mpib_gin_peer *peer)
 		}
 		if (!peer->qp[rail])
 			continue;
+		if (rail == MPIB_SOUT)
+			peer->mtu_shift = (uint8_t)(7 + path_mtu(peer, rail));
 		r = to_rtr(peer, rail);
 		if (r < 0)
 			return warn(peer, rail, "enter RTR", r,

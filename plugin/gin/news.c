@@ -22,7 +22,7 @@ static void wake(struct mpib_gin *gin)
 		return;
 }
 
-static void over(struct mpib_gin_peer *peer, enum mpib_gin_over how, const char *text)
+void mpib_gin_over(struct mpib_gin_peer *peer, enum mpib_gin_over how, const char *text)
 {
 	mpib_watch_assert_locked();
 	if (atomic_load_explicit(&peer->over, memory_order_relaxed) != MPIB_GIN_LIVE)
@@ -41,12 +41,12 @@ static void keep_memory(struct mpib_gin_peer *peer, const struct mpib_frame *fra
 	unsigned int at;
 
 	if (mpib_gin_memory_decode(frame->payload, frame->payload_len, &memory) < 0) {
-		over(peer, MPIB_GIN_GONE, "what it says of its memory can't be read");
+		mpib_gin_over(peer, MPIB_GIN_GONE, "what it says of its memory can't be read");
 		return;
 	}
 	at = memory.number & 1;
 	if (peer->has_memory[at]) {
-		over(peer, MPIB_GIN_GONE, "it registers memory that other ranks don't");
+		mpib_gin_over(peer, MPIB_GIN_GONE, "it registers memory that other ranks don't");
 		return;
 	}
 	peer->memory[at] = memory;
@@ -59,7 +59,11 @@ static void lose(struct mpib_gin_peer *peer, const struct mpib_frame *frame)
 {
 	if (frame->payload_len != 1 || frame->payload[0] != MPIB_SUP || !peer->failover ||
 	    !peer->intra) {
-		over(peer, MPIB_GIN_GONE, "it says that a rail is lost which can't be");
+		mpib_gin_over(peer, MPIB_GIN_GONE, "it says that a rail is lost which can't be");
+		return;
+	}
+	if (atomic_load_explicit(&peer->gin->sout.closed, memory_order_relaxed)) {
+		mpib_gin_over(peer, MPIB_GIN_GONE, "SUP is lost, and SOUT is, too");
 		return;
 	}
 	mpib_gin_say_lost(peer);
@@ -81,17 +85,30 @@ static void on_ctl(struct mpib_watch_item *item, uint32_t events)
 			keep_memory(peer, &frame);
 		} else if (frame.type == MPIB_GIN_FRAME_LOST) {
 			lose(peer, &frame);
+		} else if (frame.type == MPIB_GIN_FRAME_CLOSED) {
+			mpib_gin_sout_told(peer, &frame);
 		} else if (frame.type == MPIB_FRAME_BYE) {
-			over(peer, MPIB_GIN_CLOSED, "it has closed");
+			mpib_gin_over(peer, MPIB_GIN_CLOSED, "it has closed");
 		} else if (frame.type == MPIB_FRAME_FAIL) {
 			mpib_text_decode(frame.payload, frame.payload_len, reason);
-			over(peer, MPIB_GIN_GONE, reason);
+			mpib_gin_over(peer, MPIB_GIN_GONE, reason);
 		}
 	}
 	if (r < 0) {
 		mpib_watch_del(item);
-		over(peer, MPIB_GIN_GONE, "its process or host is gone");
+		mpib_gin_over(peer, MPIB_GIN_GONE, "its process or host is gone");
 	}
+}
+
+/* Whether a rail's port went down since the last look. */
+static bool went_down(struct mpib_gin *gin, unsigned int rail)
+{
+	const uint32_t downs =
+		atomic_load_explicit(&gin->dev->hca[rail].downs, memory_order_acquire);
+	const bool went = gin->downs[rail] != downs;
+
+	gin->downs[rail] = downs;
+	return went;
 }
 
 /* A device whose end nobody was told of by a completion. */
@@ -99,15 +116,14 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 {
 	struct mpib_gin *gin = mpib_container_of(tick, struct mpib_gin, tick);
 
-	const uint32_t downs =
-		atomic_load_explicit(&gin->dev->hca[MPIB_SUP].downs, memory_order_acquire);
-
 	(void)now_ms;
-	if (gin->downs != downs) {
+	if (went_down(gin, MPIB_SUP)) {
 		atomic_store_explicit(&gin->port_down, 1, memory_order_release);
 		atomic_store_explicit(&gin->news, 1, memory_order_release);
 	}
-	gin->downs = downs;
+	if (went_down(gin, MPIB_SOUT) && !mpib_gin_sout_why_not(gin))
+		mpib_gin_sout_close(gin, "its port is down");
+	mpib_gin_sout_answer(gin);
 	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
 		if (atomic_load_explicit(&gin->dev->hca[rail].fatal, memory_order_acquire))
 			atomic_store_explicit(&gin->news, 1, memory_order_release);
@@ -116,7 +132,8 @@ static void on_tick(struct mpib_watch_tick *tick, uint64_t now_ms)
 void mpib_gin_watch_devices(struct mpib_gin *gin)
 {
 	mpib_watch_lock();
-	gin->downs = atomic_load_explicit(&gin->dev->hca[MPIB_SUP].downs, memory_order_acquire);
+	for (unsigned int rail = 0; rail < MPIB_RAIL_MAX; rail++)
+		(void)went_down(gin, rail);
 	gin->tick.on_tick = on_tick;
 	mpib_watch_tick_add(&gin->tick);
 	mpib_watch_unlock();

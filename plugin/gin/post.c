@@ -56,7 +56,8 @@ static bool may_post(struct mpib_gin_peer *peer, const struct mpib_gin_request *
 bool mpib_gin_post_part(struct mpib_gin_peer *peer, struct mpib_gin_request *request,
 			unsigned int of_rail)
 {
-	const unsigned int rail = peer->qp[of_rail] ? of_rail : MPIB_SOUT;
+	const unsigned int other = of_rail == MPIB_SOUT ? MPIB_SUP : MPIB_SOUT;
+	const unsigned int rail = peer->qp[of_rail] ? of_rail : other;
 	struct mpib_gin_part *part = &request->part[of_rail];
 	bool get = request->op == MPIB_GIN_GET;
 
@@ -74,7 +75,12 @@ bool mpib_gin_post_part(struct mpib_gin_peer *peer, struct mpib_gin_request *req
 		wr.wr_id = mpib_gin_wr_id(request, get ? MPIB_GIN_READ : MPIB_GIN_DATA);
 		if (mpib_gin_post(peer, rail, &wr) < 0)
 			return false;
-		if (!get && rail == MPIB_SUP && !peer->unpushed) {
+		if (rail == MPIB_SOUT) {
+			peer->packets += mpib_gin_packets(peer, size);
+			request->sout_bytes += of_rail == MPIB_SOUT ? size : 0;
+		}
+		/* Signals that take SUP themselves push what is before them. */
+		if (!get && rail == MPIB_SUP && !peer->unpushed && peer->qp[MPIB_SOUT]) {
 			peer->unpushed = request->far;
 			peer->unpushed_at = part->remote;
 		}
@@ -104,27 +110,36 @@ static bool know_need(struct mpib_gin_peer *peer, struct mpib_gin_request *reque
 	return true;
 }
 
-static void post_signals(struct mpib_gin_peer *peer)
+bool mpib_gin_post_signal(struct mpib_gin_peer *peer, struct mpib_gin_request *request)
 {
 	const unsigned int rail = mpib_gin_signal_rail(peer);
-	struct mpib_gin_request *request;
 	struct ibv_send_wr wr;
 	struct ibv_sge sge;
+
+	if (!peer->room[rail] || !peer->reads[rail])
+		return false;
+	mpib_gin_fill_atomic(peer, &wr, &sge, request);
+	wr.wr_id = mpib_gin_wr_id(request, MPIB_GIN_SIGNAL);
+	if (mpib_gin_post(peer, rail, &wr) < 0)
+		return false;
+	peer->room[rail]--;
+	peer->reads[rail]--;
+	peer->packets += rail == MPIB_SOUT;
+	return true;
+}
+
+static void post_signals(struct mpib_gin_peer *peer)
+{
+	struct mpib_gin_request *request;
 
 	/* Those further behind get their READs under way, too. */
 	for (request = peer->signals.first; request; request = request->next)
 		if (!know_need(peer, request))
 			break;
 	while ((request = peer->signals.first)) {
-		if (!request->need || peer->pushed < request->need || !peer->room[rail] ||
-		    !peer->reads[rail])
+		if (!request->need || (peer->pushed < request->need && peer->qp[MPIB_SOUT]) ||
+		    !mpib_gin_post_signal(peer, request))
 			return;
-		mpib_gin_fill_atomic(peer, &wr, &sge, request);
-		wr.wr_id = mpib_gin_wr_id(request, MPIB_GIN_SIGNAL);
-		if (mpib_gin_post(peer, rail, &wr) < 0)
-			return;
-		peer->room[rail]--;
-		peer->reads[rail]--;
 		/* Its part of `remaining` is the atomic's completion from here on. */
 		mpib_gin_list_drop(&peer->signals);
 	}
@@ -166,6 +181,8 @@ static __attribute__((cold)) struct mpib_gin_peer *failed(struct mpib_gin_peer *
 		mpib_gin_completion_failed(peer, rail, wc);
 		return peer;
 	}
+	if (rail == MPIB_SOUT)
+		return peer; /* until it is known what became of it */
 	peer->room[rail]++;
 	peer->reads[rail] += kind != MPIB_GIN_DATA;
 	if (kind != MPIB_GIN_PUSH) {

@@ -36,7 +36,7 @@ static inline void mpib_gin_fill_atomic(const struct mpib_gin_peer *peer, struct
 				    .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
 				    .send_flags = IBV_SEND_SIGNALED };
 	wr->wr.atomic.remote_addr = request->signal_addr;
-	wr->wr.atomic.rkey = request->signal_rkey;
+	wr->wr.atomic.rkey = request->signal_far->rkey[mpib_gin_signal_rail(peer)];
 	wr->wr.atomic.compare_add = request->signal_value;
 }
 
@@ -59,10 +59,12 @@ static inline bool mpib_gin_needs_push(const struct mpib_gin_peer *peer)
 	return peer->unpushed != NULL;
 }
 
-/* The rest of what @of_rail was to carry of the request; on SOUT where SUP is lost. False: no room
- * now, or an error. */
+/* The rest of what @of_rail was to carry of the request; on the other one where that is lost.
+ * False: no room now, or an error. */
 bool mpib_gin_post_part(struct mpib_gin_peer *peer, struct mpib_gin_request *request,
 			unsigned int of_rail);
+/* A request's atomic, as far as its turn has come. False: no room now, or an error. */
+bool mpib_gin_post_signal(struct mpib_gin_peer *peer, struct mpib_gin_request *request);
 /* Posts what the peer's lists hold, as far as there is room. */
 void mpib_gin_pump(struct mpib_gin_peer *peer);
 

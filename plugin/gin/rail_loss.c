@@ -10,8 +10,7 @@
  * memory by that time: SETTLE_MS and an exchange of frames after the other NIC
  * had it.
  *
- * SOUT's loss fails the mesh: whether a fetch-and-add without an answer was
- * done nobody can tell (docs/failover.md).
+ * SOUT's loss is another matter, of all ranks together: sout_loss.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -64,6 +63,11 @@ static void leave(struct mpib_gin_peer *peer, const char *cause)
 	if (!peer->qp[MPIB_SUP])
 		return;
 	mpib_watch_lock();
+	if (atomic_load_explicit(&gin->sout.closed, memory_order_relaxed)) {
+		mpib_watch_unlock();
+		(void)mpib_gin_fail(gin, -ECONNRESET, "SUP is lost, and SOUT is, too");
+		return;
+	}
 	mpib_gin_say_lost(peer);
 	peer->lost_qp = peer->qp[MPIB_SUP];
 	peer->qp[MPIB_SUP] = NULL;
@@ -81,7 +85,7 @@ static void leave(struct mpib_gin_peer *peer, const char *cause)
 
 /* What comes of a way that is gone; rxe says that the QP has an error where its interface went down
  * under it. What the other end refuses it would refuse on SOUT, too. */
-static bool says_lost(enum ibv_wc_status status)
+bool mpib_gin_says_lost(enum ibv_wc_status status)
 {
 	return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR ||
 	       status == IBV_WC_RESP_TIMEOUT_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
@@ -90,11 +94,13 @@ static bool says_lost(enum ibv_wc_status status)
 
 bool mpib_gin_rail_failed(struct mpib_gin_peer *peer, unsigned int rail, const struct ibv_wc *wc)
 {
-	if (rail != MPIB_SUP || !peer->failover || peer->gin->error)
+	if (rail == MPIB_SOUT)
+		return mpib_gin_sout_failed(peer, wc);
+	if (!peer->failover || peer->gin->error || peer->gin->sout.leaving)
 		return false;
 	if (peer->lost_qp)
 		return true;
-	if (!says_lost(wc->status))
+	if (!mpib_gin_says_lost(wc->status))
 		return false;
 	if (mpib_gin_look(peer->gin) < 0 ||
 	    atomic_load_explicit(&peer->over, memory_order_acquire) != MPIB_GIN_LIVE)
@@ -107,6 +113,13 @@ void mpib_gin_hear_lost(struct mpib_gin *gin)
 {
 	bool port = atomic_exchange_explicit(&gin->port_down, 0, memory_order_acquire);
 
+	mpib_gin_sout_hear(gin);
+	if (gin->sout.leaving) {
+		if (port)
+			(void)mpib_gin_fail(gin, -ECONNRESET,
+					    "SUP's port is down, and SOUT is lost");
+		return;
+	}
 	for (uint32_t k = 0; k < gin->nranks; k++) {
 		struct mpib_gin_peer *peer = &gin->peer[k];
 
@@ -241,4 +254,6 @@ void mpib_gin_rails_step(struct mpib_gin *gin)
 		if (mpib_gin_look(gin) == 0 && is_quiet(peer))
 			go_on(peer);
 	}
+	if (gin->sout.leaving && !gin->error)
+		mpib_gin_sout_step(gin);
 }

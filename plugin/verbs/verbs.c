@@ -35,6 +35,7 @@ static struct {
 	int (*destroy_srq)(struct ibv_srq *);
 	struct ibv_qp *(*create_qp)(struct ibv_pd *, struct ibv_qp_init_attr *);
 	int (*modify_qp)(struct ibv_qp *, struct ibv_qp_attr *, int);
+	int (*query_qp)(struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *);
 	int (*destroy_qp)(struct ibv_qp *);
 	int (*query_ece)(struct ibv_qp *, struct ibv_ece *);
 	int (*set_ece)(struct ibv_qp *, struct ibv_ece *);
@@ -80,6 +81,7 @@ static const struct {
 	SYMBOL(destroy_srq, "ibv_destroy_srq", true),
 	SYMBOL(create_qp, "ibv_create_qp", true),
 	SYMBOL(modify_qp, "ibv_modify_qp", true),
+	SYMBOL(query_qp, "ibv_query_qp", true),
 	SYMBOL(destroy_qp, "ibv_destroy_qp", true),
 	SYMBOL(query_ece, "ibv_query_ece", false),
 	SYMBOL(set_ece, "ibv_set_ece", false),
@@ -389,6 +391,13 @@ int mpib_verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, struc
 int mpib_verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	return from_return(verbs.modify_qp(qp, attr, mask));
+}
+
+int mpib_verbs_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *ret, int mask)
+{
+	struct ibv_qp_init_attr init;
+
+	return from_return(verbs.query_qp(qp, ret, mask, &init));
 }
 
 int mpib_verbs_destroy_qp(struct ibv_qp *qp)

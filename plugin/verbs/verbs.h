@@ -59,6 +59,8 @@ int mpib_verbs_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr, str
 int mpib_verbs_destroy_srq(struct ibv_srq *srq);
 int mpib_verbs_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, struct ibv_qp **ret);
 int mpib_verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+/* What the device itself knows of the attributes of @mask. */
+int mpib_verbs_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *ret, int mask);
 int mpib_verbs_destroy_qp(struct ibv_qp *qp);
 
 /* Enhanced connection establishment; -EOPNOTSUPP where library or provider has none. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rails and devices that are lost, and verbs that fail: the mesh fails as a whole, with a line that
  * names the rail, and nothing that was under way is reported done. FABRICCTL makes the faults. */
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -56,6 +57,8 @@ static void lost(const char *fault, size_t size, ncclResult_t here, const char *
 	mesh_open(&mesh, BYTES);
 	await(&mesh, put_signal(&mesh, (rank + 1) % ranks, 0, BYTES, 0, 1));
 	barrier();
+	if (rank == 0 && getenv("MPIB_TEST_FAULT"))
+		ctl(getenv("MPIB_TEST_FAULT"));
 	if (rank == 0)
 		ctl(fault);
 	barrier();
@@ -158,10 +161,42 @@ static void await_all(struct mesh *mesh, void *request[RANKS_MAX][OPS])
 			await(mesh, request[(rank + n) % ranks][k]);
 }
 
+/* All ranks add to a word of each other one at once, through which rail ever. */
+#define CROWD (SIGNALS - 1)
+#define ADDS  6 /* of a rank to each word, a round */
+
+static void crowd(struct mesh *mesh, void *request[RANKS_MAX][ADDS])
+{
+	for (unsigned int k = 0; k < ADDS; k++)
+		for (int n = 1; n < ranks; n++) {
+			int to = (rank + n) % ranks;
+
+			request[to][k] = put_signal(mesh, to, 0, 0, CROWD, 1);
+		}
+}
+
+static void await_crowd(struct mesh *mesh, void *request[RANKS_MAX][ADDS], uint64_t round)
+{
+	for (int n = 1; n < ranks; n++)
+		for (unsigned int k = 0; k < ADDS; k++)
+			await(mesh, request[(rank + n) % ranks][k]);
+	await_signal(mesh, CROWD, round * ADDS * (uint64_t)(ranks - 1));
+}
+
+/* Both rails have brought something, or each end's packets say nothing of what it had got. */
+static void warm_up(struct mesh *mesh)
+{
+	for (int n = 1; n < ranks; n++)
+		await(mesh, put_signal(mesh, (rank + n) % ranks, 0, 0, CROWD - 1, 1));
+	await_signal(mesh, CROWD - 1, (uint64_t)(ranks - 1));
+	barrier();
+}
+
 /* Rounds between all ranks, the first of which loses a rail as its request
  * number @cut leaves. */
 static void rounds_with(const char *dev, unsigned int cut, const char *line)
 {
+	static void *added[RANKS_MAX][ADDS];
 	static void *request[RANKS_MAX][OPS];
 	struct mesh mesh = { 0 };
 	char fault[64];
@@ -175,22 +210,33 @@ static void rounds_with(const char *dev, unsigned int cut, const char *line)
 		ctl("latency 1/sup 1000"); /* something is under way at the cut... */
 		ctl("late 1/sup 120000");  /* ...and comes late, or not at all */
 	}
+	if (rank == 0 && strstr(dev, "sout")) {
+		ctl("unseen 1/sout 1000");
+		ctl("unseen 2/sout 1000");
+		ctl("latency 1/sout 1000");
+		ctl("late 1/sout 120000");
+		ctl("late 2/sout 120000");
+	}
 	barrier();
 	mesh_open(&mesh, (size_t)ranks * PLACE);
+	warm_up(&mesh);
 	(void)snprintf(fault, sizeof(fault), "cut %s %u", dev, cut);
 	if (rank == 0)
 		ctl(fault);
 	barrier();
 	for (uint64_t round = 1; round <= 3; round++) {
 		put_round(&mesh, round, request);
+		crowd(&mesh, added);
 		for (int n = 1; n < ranks; n++)
 			check_round(&mesh, (rank + n) % ranks, round);
 		await_all(&mesh, request);
+		await_crowd(&mesh, added, round);
 		barrier();
 	}
-	(void)usleep(one_way ? 150000 : 20000); /* it writes over nothing */
+	(void)usleep(one_way || strstr(dev, "sout") ? 150000 : 20000); /* it writes over nothing */
 	for (int n = 1; n < ranks; n++)
-		check_ops(&mesh, (rank + n) % ranks, OPS, 3);
+		check_round(&mesh, (rank + n) % ranks, 3);
+	CHECK(signal_value(&mesh, CROWD) == 3ull * ADDS * (uint64_t)(ranks - 1));
 	CHECK(!strstr(warned, "fails"));
 	CHECK(rank != 0 || !line || strstr(warned, line));
 	warnings = 0;
@@ -212,6 +258,54 @@ static void sup_lost(void)
 		one_way = n % 2;
 		rounds_with("1/sup", n, n <= SUP_WRITES ? "SUP rail sup:1 is lost to rank" : NULL);
 	}
+}
+
+/* The same of SOUT, whose requests have a signal in them more often than not. */
+#define SOUT_REQUESTS 100
+
+static void sout_lost(void)
+{
+	const char *cuts = getenv("CUTS");
+	unsigned int first = 1, count = 4;
+
+	if (cuts)
+		CHECK(sscanf(cuts, "%u %u", &first, &count) == 2);
+	(void)setenv("MPIB_IB_TIMEOUT", "10", 1);
+	(void)setenv("MPIB_IB_RETRY_CNT", "1", 1);
+	for (unsigned int n = first; n < first + count; n++) {
+		one_way = n % 2;
+		rounds_with("1/sout", n, n <= SOUT_REQUESTS ? "SOUT rail sout:1 is lost" : NULL);
+	}
+}
+
+/* What node 2 answers by SOUT is lost, requests of the others to it are done all the same: none may
+ * be done twice, and none of its own gets away. */
+static void sout_silent(void)
+{
+	static void *request[RANKS_MAX][OPS], *added[RANKS_MAX][ADDS];
+	struct mesh mesh = { 0 };
+
+	(void)setenv("MPIB_IB_TIMEOUT", "10", 1);
+	(void)setenv("MPIB_IB_RETRY_CNT", "1", 1);
+	mesh_open(&mesh, (size_t)ranks * PLACE);
+	warm_up(&mesh);
+	for (uint64_t round = 1; round <= 4; round++) {
+		if (rank == 0 && round == 2)
+			ctl("silent 2/sout on");
+		barrier();
+		put_round(&mesh, round, request);
+		crowd(&mesh, added);
+		for (int n = 1; n < ranks; n++)
+			check_round(&mesh, (rank + n) % ranks, round);
+		await_all(&mesh, request);
+		await_crowd(&mesh, added, round);
+		barrier();
+		CHECK(signal_value(&mesh, CROWD) == round * ADDS * (uint64_t)(ranks - 1));
+		barrier(); /* all have looked */
+	}
+	CHECK(!strstr(warned, "fails") && strstr(warned, "SOUT rail sout"));
+	warnings = 0;
+	mesh_close(&mesh);
 }
 
 static bool all_have_told(void)
@@ -252,7 +346,128 @@ static void outlasts(void)
 
 static void sout_cut(void)
 {
-	lost("port 1/sout down", 64, ncclRemoteError, "SOUT rail sout");
+	(void)setenv("MPIB_FAILOVER", "0", 1);
+	lost("port 1/sout down", 64, ncclRemoteError, "SUP can't take over: MPIB_FAILOVER=0");
+}
+
+/* Ranks of two islands have SOUT alone. */
+static void sout_cut_islands(void)
+{
+	lost("port 1/sout down", 64, ncclRemoteError, "ranks of other islands");
+}
+
+/* With an INI whose SUP has none. */
+static void sout_cut_atomics(void)
+{
+	lost("port 1/sout down", 64, ncclRemoteError, "it has no atomics");
+}
+
+/* What its QPs have got this end can't tell the others. */
+static void sout_untold(void)
+{
+	(void)setenv("MPIB_TEST_FAULT", "fail 1/sout query_qp EIO", 1);
+	lost("port 1/sout down", 64, ncclRemoteError, "what it brought can't be told");
+}
+
+/* No QP has got anything yet: whether the devices count packets nobody knows. */
+static void sout_uncounted(void)
+{
+	struct mesh mesh = { 0 };
+	ncclResult_t result;
+	void *request;
+
+	(void)setenv("MPIB_IB_TIMEOUT", "10", 1);
+	(void)setenv("MPIB_IB_RETRY_CNT", "1", 1);
+	mesh_open(&mesh, BYTES);
+	if (rank == 0)
+		ctl("cut 1/sout 1");
+	barrier();
+	result = put_until_it_fails(&mesh, 64, &request);
+	CHECK(result == ncclRemoteError);
+	CHECK(strstr(warned, "can't tell which of"));
+	CHECK(table->closeColl(mesh.coll) == ncclSuccess);
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+}
+
+static bool is_lost(const char *rail)
+{
+	char text[64];
+
+	(void)snprintf(text, sizeof(text), "%s rail %s", rail,
+		       *rail == 'S' && rail[1] == 'U' ? "sup" : "sout");
+	return strstr(warned, text) != NULL;
+}
+
+/* Puts of all to all until each rank has told that the first rail is lost; then the other one goes,
+ * or a rank. */
+static void then(const char *first, const char *told, const char *second, const char *line)
+{
+	uint64_t end = clock_ms() + 30000, sent = 0;
+	struct mesh mesh = { 0 };
+	unsigned int failed = 0;
+	ncclResult_t result;
+	void *request;
+
+	(void)setenv("MPIB_IB_TIMEOUT", "10", 1);
+	(void)setenv("MPIB_IB_RETRY_CNT", "1", 1);
+	mesh_open(&mesh, BYTES);
+	warm_up(&mesh);
+	if (rank == 0)
+		ctl(first);
+	while (atomic_load(shared_word(ranks)) < (uint64_t)ranks) {
+		for (int n = 1; n < ranks; n++)
+			await(&mesh, put_signal(&mesh, (rank + n) % ranks, 0, BYTES, 0, 1));
+		if (!sent && is_lost(told))
+			sent = atomic_fetch_add(shared_word(ranks), 1) + 1;
+		CHECK(clock_ms() < end);
+	}
+	barrier();
+	warnings = 0;
+	warned[0] = '\0';
+	if (rank == 0)
+		ctl(second);
+	barrier();
+	result = put_until_it_fails(&mesh, BYTES, &request);
+	CHECK(result == ncclRemoteError);
+	for (const char *at = warned; (at = strstr(at, " fails: ")); at++)
+		failed++;
+	CHECK(failed == 1);
+	CHECK(rank != 0 || strstr(warned, line));
+	CHECK(table->closeColl(mesh.coll) == ncclSuccess);
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
+}
+
+static void sout_then_sup(void)
+{
+	then("port 1/sout down", "SOUT", "port 1/sup down", "SUP");
+}
+
+static void sup_then_sout(void)
+{
+	then("port 1/sup down", "SUP", "port 1/sout down", "SUP can't take over: SUP is lost, too");
+}
+
+/* The last rank goes as SOUT does: nobody hears what it had got. */
+static void sout_lost_dies(void)
+{
+	struct mesh mesh = { 0 };
+	ncclResult_t result;
+	void *request;
+
+	(void)setenv("MPIB_IB_TIMEOUT", "10", 1);
+	(void)setenv("MPIB_IB_RETRY_CNT", "1", 1);
+	mesh_open(&mesh, BYTES);
+	warm_up(&mesh);
+	if (rank == 0)
+		ctl("port 1/sout down");
+	barrier();
+	if (rank == ranks - 1)
+		(void)kill(getpid(), SIGKILL);
+	result = put_until_it_fails(&mesh, 64, &request);
+	CHECK(result == ncclRemoteError);
+	CHECK(strstr(warned, "its process or host is gone") || strstr(warned, "failed: "));
+	CHECK(table->closeColl(mesh.coll) == ncclSuccess);
+	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
 }
 
 static void device_lost(void)
@@ -296,8 +511,18 @@ static void verbs_fail(void)
 const struct gin_case lost_cases[] = {
 	{ .name = "sup-cut", .run = sup_cut },
 	{ .name = "sup-lost", .run = sup_lost },
+	{ .name = "sout-lost", .run = sout_lost },
+	{ .name = "sout-silent", .run = sout_silent },
 	{ .name = "outlasts", .run = outlasts },
 	{ .name = "sout-cut", .run = sout_cut },
+	{ .name = "sout-cut-islands", .run = sout_cut_islands },
+	{ .name = "sout-cut-atomics", .run = sout_cut_atomics },
+	{ .name = "sout-untold", .run = sout_untold },
+	{ .name = "sout-uncounted", .run = sout_uncounted },
+	{ .name = "sout-then-sup", .run = sout_then_sup },
+	{ .name = "sup-then-sout", .run = sup_then_sout },
+	{ .name = "sout-lost-dies", .run = sout_lost_dies, .dies = true },
+
 	{ .name = "device-lost", .run = device_lost },
 	{ .name = "verbs-fail", .run = verbs_fail },
 	{ 0 },

@@ -9,6 +9,7 @@ gin_cases() {
 	printf '%s\n' "gin vanilla 64 50" "gin vanilla 8192 50" "gin vanilla 262144 30" "gin plain 65536 30" \
 		"gin 0 65536 30" "gin 512 65536 50" "gin 512 1048576 10" "gin 1024 65536 50" \
 		"gin auto 262144 30" "gin slow_sup 65536 10" "gin slow_sout 65536 10" "gin_sup_cut 65536 1000" \
+		"gin_sout_cut 65536 1000" \
 		"gin_example 02_gin_alltoall_pure 0" "gin_example 02_gin_alltoall_pure 512" \
 		"gin_example 02_gin_alltoall_pure 1024" "gin_example 02_gin_alltoall_pure auto" \
 		"gin_example 03_gin_alltoall_hybrid 512" \
@@ -72,7 +73,7 @@ gin_fabric() {
 	fi
 }
 
-# gin_cut: SUP's port of the first host goes, a second after the mesh is up.
+# gin_cut RAIL: its port of the first host goes, a second after the mesh is up.
 gin_cut() {
 	local k
 
@@ -81,13 +82,13 @@ gin_cut() {
 		sleep 0.05
 	done
 	sleep 1
-	LD_LIBRARY_PATH=$GPU_STAGE/lib "$GPU_STAGE/bin/fabricctl" port 1/sup down
+	LD_LIBRARY_PATH=$GPU_STAGE/lib "$GPU_STAGE/bin/fabricctl" port "1/$1" down
 }
 
-# gin_went_on: the mesh did, without SUP.
+# gin_went_on LOST OTHER: the mesh did, without that rail.
 gin_went_on() {
-	expect_log 'SUP rail .* is lost to .* SOUT takes over'
-	measured "$(job_log 'SUP rail .* is lost to' | head -n 1 | sed 's/.*MPIB : //')"
+	expect_log "$1 rail .* is lost.* $2 takes over"
+	measured "$(job_log "$1 rail .* is lost" | head -n 1 | sed 's/.*MPIB : //')"
 }
 
 # gin_rounds ROUNDS: no rank of our own program saw anything wrong.
@@ -128,10 +129,22 @@ gin_sup_cut() {
 	gin_compile "$WORK/gin" "$GPU_TREE/tests/gpu/gin/kernel.cu" || fail "nvcc"
 	gin_fabric slow_sup
 	launch gin "$RANKS_MOST" "$WORK/gin" RANK "$RANKS_MOST" "$CASE/gin" "$1" "$2"
-	gin_cut
+	gin_cut sup
 	gin_judged
 	gin_rounds "$2"
-	gin_went_on
+	gin_went_on SUP SOUT
+}
+
+# gin_sout_cut BYTES ROUNDS: SOUT goes in mid-run, and signals take SUP.
+gin_sout_cut() {
+	gin_nccl
+	gin_compile "$WORK/gin" "$GPU_TREE/tests/gpu/gin/kernel.cu" || fail "nvcc"
+	gin_fabric slow_sup
+	launch gin "$RANKS_MOST" "$WORK/gin" RANK "$RANKS_MOST" "$CASE/gin" "$1" "$2"
+	gin_cut sout
+	gin_judged
+	gin_rounds "$2"
+	gin_went_on SOUT SUP
 }
 
 # gin_rma rma|kernel MODE BYTES ROUNDS: puts from the host, or from kernels, by the RMA table.
@@ -197,10 +210,10 @@ gin_perf_cut() {
 	gin_perf_build
 	gin_fabric slow_sup
 	gin_perf_launch "$1" 200
-	gin_cut
+	gin_cut sup
 	gin_judged
 	expect_rank 0 'Out of bounds values *: *0 OK'
-	gin_went_on
+	gin_went_on SUP SOUT
 }
 
 # ---- figures: beside net_ib's proxy of it, on the same fabric in one run ------------------------

@@ -235,6 +235,15 @@ int mpib_verbs_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask
 	return -err;
 }
 
+int mpib_verbs_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *ret, int mask)
+{
+	(void)mask;
+	fake_lock();
+	*ret = ((struct fake_qp *)ibqp)->state.attr;
+	fake_unlock();
+	return 0;
+}
+
 int mpib_verbs_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct fake_qp *qp = (struct fake_qp *)ibqp;

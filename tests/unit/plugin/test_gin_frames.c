@@ -13,7 +13,7 @@ static const struct mpib_gin_join join = { .version = MPIB_GIN_VERSION,
 					   .rank = 7,
 					   .qpn = { 0x112233, 0 },
 					   .reads = { 16, 0 } };
-static const uint8_t join_bytes[] = { 1,    0,	  4,	3, 2,  1, 7, 0, 0, 0,
+static const uint8_t join_bytes[] = { 2,    0,	  4,	3, 2,  1, 7, 0, 0, 0,
 				      0x33, 0x22, 0x11, 0, 16, 0, 0, 0, 0, 0 };
 
 static void test_join(void **state)
@@ -99,6 +99,28 @@ static void test_memory(void **state)
 	assert_int_equal(mpib_gin_memory_decode(buf, sizeof(bytes), &got), -EBADMSG);
 }
 
+static void test_closed(void **state)
+{
+	const struct mpib_gin_closed closed = { .packet = 0xabcdef, .counts = true };
+	static const uint8_t bytes[] = { 0xef, 0xcd, 0xab, 0, 1 };
+	uint8_t buf[MPIB_FRAME_PAYLOAD_MAX];
+	struct mpib_gin_closed got = { 0 };
+
+	(void)state;
+	assert_int_equal(mpib_gin_closed_encode(buf, &closed), sizeof(bytes));
+	assert_memory_equal(buf, bytes, sizeof(bytes));
+	assert_int_equal(mpib_gin_closed_decode(buf, sizeof(bytes), &got), 0);
+	assert_int_equal(got.packet, 0xabcdef);
+	assert_true(got.counts);
+	for (size_t len = 0; len < sizeof(bytes); len++)
+		assert_int_equal(mpib_gin_closed_decode(buf, len, &got), -EBADMSG);
+	buf[4] = 2;
+	assert_int_equal(mpib_gin_closed_decode(buf, sizeof(bytes), &got), -EBADMSG);
+	buf[4] = 0;
+	buf[3] = 1; /* no packet has such a number */
+	assert_int_equal(mpib_gin_closed_decode(buf, sizeof(bytes), &got), -EBADMSG);
+}
+
 /* Anything may come: it is decoded to what can be encoded again, or refused. */
 static void test_random(void **state)
 {
@@ -113,7 +135,7 @@ static void test_random(void **state)
 
 		for (size_t k = 0; k < len; k++)
 			payload[k] = (uint8_t)(mpib_test_random_next(&random) >> 13);
-		payload[0] = 1;
+		payload[0] = MPIB_GIN_VERSION;
 		payload[1] = 0;
 		if (mpib_gin_join_decode(payload, len, &got) == 0 && len >= 20) {
 			assert_int_equal(
@@ -161,6 +183,7 @@ int main(void)
 		cmocka_unit_test(test_join_without_sout),
 		cmocka_unit_test(test_join_without_reads_on_sup),
 		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_closed),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_tables),
 	};
