@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A sorted array in memory, written whole to a second file that then takes the place of the first:
  * a kill at any moment leaves the old one or the new one. A file of another version is kept under
- * the name of its version, where an agent of that version finds it again. */
+ * the name of its version, where an agent of that version finds it again.
+ *
+ * Shares that find themselves are in a file of their own. An agent that knows none would believe
+ * them damage, and the whole file with them. Where a flow is in both files the share that was given
+ * holds: it is written first where it takes the place of the other, and taken out last where it
+ * goes, so that each change is in force with a single rename. */
 #include "agent/state/overrides.h"
 
 #include <arpa/inet.h>
@@ -36,8 +41,9 @@ struct mpib_overrides {
 	char *dir;  /* for messages */
 	uint32_t count;
 	uint32_t other;	    /* version of the file that is there, which is not ours; 0: none */
-	bool due;	    /* the file says something else than what is in force */
+	bool due;	    /* the files say something else than what is in force */
 	struct image image; /* list: by flow */
+	struct image part;  /* what one of the files has, while it is read or written */
 };
 
 struct mpib_overrides *mpib_overrides_free(struct mpib_overrides *overrides)
@@ -122,23 +128,55 @@ static void boot_id(uint8_t ret[16])
 	memcpy(ret, boot.bytes, 16);
 }
 
-__attribute__((noinline)) static int write_file(const struct mpib_overrides *overrides)
+static void fill_header(struct image *image, uint32_t count)
 {
-	size_t size = image_size(overrides->count);
+	image->header = (struct mpib_overrides_header){
+		.magic = MPIB_OVERRIDES_MAGIC,
+		.version = MPIB_OVERRIDES_VERSION,
+		.record_size = sizeof(struct mpib_override),
+		.count = count,
+	};
+	boot_id(image->header.boot_id);
+	image->header.checksum = image_checksum(image, count);
+}
+
+static const char *name_of(bool automatic)
+{
+	return automatic ? MPIB_OVERRIDES_AUTO_NAME : MPIB_OVERRIDES_NAME;
+}
+
+/* Takes those of one file out of all; how many they are. */
+static uint32_t fill_part(struct mpib_overrides *overrides, bool automatic)
+{
+	uint32_t count = 0;
+
+	for (uint32_t n = 0; n < overrides->count; n++)
+		if (mpib_share_is_auto(overrides->image.list[n].share) == automatic)
+			overrides->part.list[count++] = overrides->image.list[n];
+	fill_header(&overrides->part, count);
+	return count;
+}
+
+__attribute__((noinline)) static int write_file(struct mpib_overrides *overrides, bool automatic)
+{
+	uint32_t count = fill_part(overrides, automatic);
+	size_t size = image_size(count);
 	int dir_fd = overrides->dir_fd;
 	mpib_cleanup(mpib_closep) int fd = -1;
 	ssize_t n;
 
+	if (automatic && !count) /* as where none was ever set */
+		return unlinkat(dir_fd, name_of(true), 0) < 0 && errno != ENOENT ? -errno : 0;
 	if (unlinkat(dir_fd, NEW_NAME, 0) < 0 && errno != ENOENT)
 		return -errno;
 	fd = openat(dir_fd, NEW_NAME, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 
-	n = write(fd, &overrides->image, size);
+	n = write(fd, &overrides->part, size);
 	if (n != (ssize_t)size)
 		return n < 0 ? -errno : -ENOSPC;
-	return renameat(dir_fd, NEW_NAME, dir_fd, MPIB_OVERRIDES_NAME) < 0 ? -errno : 0;
+	return renameat(dir_fd, NEW_NAME, dir_fd, name_of(automatic)) < 0 ? -errno : 0;
 }
 
 static void name_of_version(uint32_t version, char ret[NAME_SIZE])
@@ -161,30 +199,16 @@ static int put_aside(struct mpib_overrides *overrides)
 	return 0;
 }
 
-static void fill_header(struct image *image, uint32_t count)
+static int save(struct mpib_overrides *overrides, bool automatic, struct mpib_cause *cause)
 {
-	image->header = (struct mpib_overrides_header){
-		.magic = MPIB_OVERRIDES_MAGIC,
-		.version = MPIB_OVERRIDES_VERSION,
-		.record_size = sizeof(struct mpib_override),
-		.count = count,
-	};
-	boot_id(image->header.boot_id);
-	image->header.checksum = image_checksum(image, count);
-}
+	int r = put_aside(overrides);
 
-static int save(struct mpib_overrides *overrides, struct mpib_cause *cause)
-{
-	int r;
-
-	fill_header(&overrides->image, overrides->count);
-	r = put_aside(overrides);
 	if (r == 0)
-		r = write_file(overrides);
-	overrides->due = r < 0;
+		r = write_file(overrides, automatic);
+	overrides->due |= r < 0;
 	if (r < 0)
-		return mpib_cause_set(cause, r, "can't write %s/" MPIB_OVERRIDES_NAME ": %s",
-				      overrides->dir, strerror(-r));
+		return mpib_cause_set(cause, r, "can't write %s/%s: %s", overrides->dir,
+				      name_of(automatic), strerror(-r));
 	return 0;
 }
 
@@ -233,11 +257,11 @@ static int refuse_version(struct mpib_overrides *overrides, struct mpib_cause *c
 		overrides->dir, overrides->image.header.version, MPIB_OVERRIDES_VERSION, name);
 }
 
-/* 1 where it is there. */
-static int load_file(struct mpib_overrides *overrides, const char *name, struct mpib_cause *cause)
+/* Into @image; 1 where it is there. */
+static int load_file(struct mpib_overrides *overrides, const char *name, struct image *image,
+		     uint32_t *ret_count, struct mpib_cause *cause)
 {
 	mpib_cleanup(mpib_closep) int fd = -1;
-	struct image *image = &overrides->image;
 	uint8_t boot[16];
 	struct stat st;
 	ssize_t n;
@@ -255,7 +279,8 @@ static int load_file(struct mpib_overrides *overrides, const char *name, struct 
 		return r;
 
 	n = read(fd, image, sizeof(*image));
-	if (n >= (ssize_t)sizeof(image->header) && image->header.magic == MPIB_OVERRIDES_MAGIC &&
+	if (image == &overrides->image && n >= (ssize_t)sizeof(image->header) &&
+	    image->header.magic == MPIB_OVERRIDES_MAGIC &&
 	    image->header.version != MPIB_OVERRIDES_VERSION)
 		return refuse_version(overrides, cause);
 	if (n < 0 || !image_is_good(image, n))
@@ -266,7 +291,7 @@ static int load_file(struct mpib_overrides *overrides, const char *name, struct 
 
 	boot_id(boot);
 	if (memcmp(boot, image->header.boot_id, sizeof(boot)) == 0)
-		overrides->count = image->header.count;
+		*ret_count = image->header.count;
 	return 1;
 }
 
@@ -277,7 +302,7 @@ static int load_kept(struct mpib_overrides *overrides, struct mpib_cause *cause)
 	int r;
 
 	name_of_version(MPIB_OVERRIDES_VERSION, name);
-	r = load_file(overrides, name, cause);
+	r = load_file(overrides, name, &overrides->image, &overrides->count, cause);
 	if (r == 1 && renameat(overrides->dir_fd, name, overrides->dir_fd, MPIB_OVERRIDES_NAME) < 0)
 		overrides->due = true; /* written anew with the next check */
 	return r;
@@ -285,7 +310,8 @@ static int load_kept(struct mpib_overrides *overrides, struct mpib_cause *cause)
 
 static int load(struct mpib_overrides *overrides, struct mpib_cause *cause)
 {
-	int r = load_file(overrides, MPIB_OVERRIDES_NAME, cause);
+	int r = load_file(overrides, MPIB_OVERRIDES_NAME, &overrides->image, &overrides->count,
+			  cause);
 	struct mpib_cause kept;
 	int k;
 
@@ -295,11 +321,55 @@ static int load(struct mpib_overrides *overrides, struct mpib_cause *cause)
 	return r == 0 ? k : r;
 }
 
+/* Where the flow is, or would be. */
+static uint32_t position(const struct mpib_overrides *overrides, const struct mpib_override *key)
+{
+	uint32_t n = 0;
+
+	while (n < overrides->count && compare(&overrides->image.list[n], key) < 0)
+		n++;
+	return n;
+}
+
+static void insert_at(struct mpib_overrides *overrides, uint32_t n)
+{
+	struct mpib_override *list = overrides->image.list;
+
+	memmove(list + n + 1, list + n, (overrides->count - n) * sizeof(*list));
+	overrides->count++;
+}
+
+/* Adds what finds itself to what was given. */
+static int load_auto(struct mpib_overrides *overrides, struct mpib_cause *cause)
+{
+	uint32_t count = 0;
+	int r = load_file(overrides, MPIB_OVERRIDES_AUTO_NAME, &overrides->part, &count, cause);
+
+	/* Of an agent that wrote one file. */
+	for (uint32_t n = 0; n < overrides->count; n++)
+		overrides->due |= mpib_share_is_auto(overrides->image.list[n].share);
+	for (uint32_t n = 0; n < count; n++) {
+		const struct mpib_override *o = &overrides->part.list[n];
+		uint32_t at = position(overrides, o);
+
+		if (mpib_overrides_find(overrides, o->src_be, o->dst_be) ||
+		    overrides->count == MPIB_OVERRIDES_MAX) {
+			overrides->due = true;
+			continue;
+		}
+		insert_at(overrides, at);
+		overrides->image.list[at] = *o;
+	}
+	return r < 0 ? r : 0;
+}
+
 int mpib_overrides_open(int dir_fd, const char *dir, struct mpib_overrides **ret,
 			struct mpib_cause *cause)
 {
 	struct mpib_overrides *overrides = calloc(1, sizeof(*overrides));
+	struct mpib_cause second;
 	int r;
+	int k;
 
 	*ret = NULL;
 	if (!overrides)
@@ -314,22 +384,13 @@ int mpib_overrides_open(int dir_fd, const char *dir, struct mpib_overrides **ret
 
 	*ret = overrides;
 	r = load(overrides, cause);
+	k = load_auto(overrides, r < 0 ? &second : cause);
 	/* Said to be lost, so it must not come back with the next start. */
-	overrides->due |= r < 0 && r != -EPROTONOSUPPORT;
-	return r < 0 ? r : 0;
+	overrides->due |= k < 0 || (r < 0 && r != -EPROTONOSUPPORT);
+	return r < 0 ? r : k;
 }
 
 /* ---- changes -------------------------------------------------------------------------------- */
-
-/* Where the flow is, or would be. */
-static uint32_t position(const struct mpib_overrides *overrides, const struct mpib_override *key)
-{
-	uint32_t n = 0;
-
-	while (n < overrides->count && compare(&overrides->image.list[n], key) < 0)
-		n++;
-	return n;
-}
 
 static void remove_at(struct mpib_overrides *overrides, uint32_t n)
 {
@@ -339,20 +400,14 @@ static void remove_at(struct mpib_overrides *overrides, uint32_t n)
 	memmove(list + n, list + n + 1, (overrides->count - n) * sizeof(*list));
 }
 
-static void insert_at(struct mpib_overrides *overrides, uint32_t n)
-{
-	struct mpib_override *list = overrides->image.list;
-
-	memmove(list + n + 1, list + n, (overrides->count - n) * sizeof(*list));
-	overrides->count++;
-}
-
 int mpib_overrides_set(struct mpib_overrides *overrides, const struct mpib_override *override,
 		       struct mpib_cause *cause)
 {
 	bool there = mpib_overrides_find(overrides, override->src_be, override->dst_be) != NULL;
+	bool automatic = mpib_share_is_auto(override->share);
 	uint32_t n = position(overrides, override);
 	struct mpib_override before = { 0 };
+	struct mpib_cause second;
 	int r;
 
 	if (!there && overrides->count == MPIB_OVERRIDES_MAX)
@@ -368,11 +423,29 @@ int mpib_overrides_set(struct mpib_overrides *overrides, const struct mpib_overr
 		insert_at(overrides, n);
 	overrides->image.list[n] = *override;
 
-	r = save(overrides, cause);
+	r = save(overrides, automatic, cause);
+	if (r == 0 && there && mpib_share_is_auto(before.share) != automatic) {
+		/* One that was given holds already; what it took the place of can go later. */
+		if (automatic)
+			r = save(overrides, false, cause);
+		else
+			(void)save(overrides, true, &second);
+	}
+	overrides->due |= r < 0;
 	if (r < 0 && there)
 		overrides->image.list[n] = before;
 	else if (r < 0)
 		remove_at(overrides, n);
+	return r;
+}
+
+static int save_both(struct mpib_overrides *overrides, struct mpib_cause *cause)
+{
+	int r = save(overrides, true, cause);
+
+	if (r == 0)
+		r = save(overrides, false, cause);
+	overrides->due = r < 0;
 	return r;
 }
 
@@ -385,7 +458,7 @@ int mpib_overrides_unset(struct mpib_overrides *overrides, uint32_t src_be, uint
 		return mpib_cause_set(cause, -ENOENT, "no share is set for this flow");
 
 	remove_at(overrides, position(overrides, &key));
-	return save(overrides, cause);
+	return save_both(overrides, cause);
 }
 
 void mpib_overrides_move(struct mpib_overrides *overrides, int dir_fd)
@@ -393,11 +466,18 @@ void mpib_overrides_move(struct mpib_overrides *overrides, int dir_fd)
 	overrides->dir_fd = dir_fd;
 }
 
+static bool is_gone(const struct mpib_overrides *overrides, bool automatic)
+{
+	for (uint32_t n = 0; n < overrides->count; n++)
+		if (mpib_share_is_auto(overrides->image.list[n].share) == automatic)
+			return faccessat(overrides->dir_fd, name_of(automatic), F_OK,
+					 AT_SYMLINK_NOFOLLOW) < 0;
+	return false;
+}
+
 int mpib_overrides_check(struct mpib_overrides *overrides, struct mpib_cause *cause)
 {
-	if (!overrides->due &&
-	    (!overrides->count ||
-	     faccessat(overrides->dir_fd, MPIB_OVERRIDES_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0))
+	if (!overrides->due && !is_gone(overrides, false) && !is_gone(overrides, true))
 		return 0;
-	return save(overrides, cause);
+	return save_both(overrides, cause);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shares that a person set for a while, above the policy. Kept in a file of the agent's directory,
- * so that a restart doesn't end them; the end of the boot does. The file may be missing or
+/* Shares that a person set for a while, above the policy. Kept in two files of the agent's
+ * directory, so that a restart doesn't end them; the end of the boot does. A file may be missing or
  * damaged: what can't be trusted is left out, whole. One of another version is kept under another
  * name, for an agent of that version, which looks for it there. One thread. */
 #ifndef MPIB_AGENT_OVERRIDES_H
@@ -11,10 +11,11 @@
 
 #include "agent/base/cause.h"
 
-#define MPIB_OVERRIDES_NAME    "overrides"
-#define MPIB_OVERRIDES_MAGIC   0x4D50494Fu
-#define MPIB_OVERRIDES_VERSION 1u
-#define MPIB_OVERRIDES_MAX     1024u
+#define MPIB_OVERRIDES_NAME	 "overrides"
+#define MPIB_OVERRIDES_AUTO_NAME "overrides.auto" /* those that find themselves */
+#define MPIB_OVERRIDES_MAGIC	 0x4D50494Fu
+#define MPIB_OVERRIDES_VERSION	 1u
+#define MPIB_OVERRIDES_MAX	 1024u
 
 /* Longest time that one can be set for. */
 #define MPIB_OVERRIDE_SECONDS_MAX (366u * 86400u)
@@ -22,8 +23,7 @@
 struct mpib_override {
 	uint32_t src_be;
 	uint32_t dst_be;
-	uint32_t share; /* a rule's (common/share.h): an older agent believes the file damaged where
-			 * it is auto */
+	uint32_t share; /* a rule's (common/share.h) */
 	uint32_t uid;	/* who set it */
 	uint64_t
 		until_usec; /* CLOCK_BOOTTIME, which a change of the date doesn't move; 0: no end */

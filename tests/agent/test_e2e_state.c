@@ -11,6 +11,7 @@
 #include "agent/base/crc32.h"
 #include "agent/state/adopt.h"
 #include "common/hint.h"
+#include "common/ipv4.h"
 #include "tests/agent/harness/disk.h"
 #include "tests/agent/harness/fresh.h"
 #include "tests/agent/harness/table.h"
@@ -263,6 +264,60 @@ static void a_06_up_and_down_between_versions_moves_nothing(void **state)
 	free(mine);
 }
 
+/* What an older one says of a share that finds itself nobody knows; what it makes of the table and
+ * of other shares is told here. */
+static void a_06_a_share_that_finds_itself_is_no_harm_on_the_way_back(void **state)
+{
+	const char *old = getenv("MPIB_OLD_AGENTD"), *now = getenv("MPIB_AGENTD");
+	struct mpib_hint_entry *before;
+	char flows[2][MPIB_FLOW_TEXT_MAX];
+	uint32_t share;
+	char *mine;
+
+	(void)state;
+	if (!old || !*old) {
+		print_message("MPIB_OLD_AGENTD names no daemon of the version before\n");
+		skip();
+		return;
+	}
+	mine = now ? strdup(now) : NULL;
+	if (!mine) {
+		fail_msg("MPIB_AGENTD names no daemon, or no memory");
+		return;
+	}
+	begin();
+	(void)mpib_flow_format(1, 100, flows[0]);
+	(void)mpib_flow_format(1, 101, flows[1]);
+	harness_expect(agent_ctl_words(&agent, 0, "set", flows[0], "auto", "10%..30%", NULL),
+		       "after: 307 (30.0%)");
+	harness_expect(agent_ctl_words(&agent, 0, "set", flows[1], "100", NULL), "after: 100");
+	before = table_snapshot(header);
+
+	/* The older one: the policy for the one, what was set for the other, the slots as they are.
+	 */
+	assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
+	assert_int_equal(setenv("MPIB_AGENTD", old, 1), 0);
+	agent_start(&agent);
+	assert_int_equal(agent_log_count(&agent, "is damaged"), 0);
+	for (uint32_t n = 0; n < FLOWS; n++)
+		hold(n);
+	assert_true(mpib_hint_read(agent_entry(header, 1), &share));
+	assert_int_equal(share, 100);
+	assert_true(mpib_hint_read(agent_entry(header, 2), &share));
+	assert_int_equal(share, 333);
+
+	/* And this one again. */
+	assert_int_equal(agent_stop(&agent, SIGKILL), -SIGKILL);
+	assert_int_equal(setenv("MPIB_AGENTD", mine, 1), 0);
+	agent_start(&agent);
+	for (uint32_t n = 0; n < FLOWS; n++)
+		hold(n);
+	table_expect_same(header, before);
+	harness_expect(agent_ctl_words(&agent, 0, "explain", flows[0], NULL), "auto 102..307");
+	free(before);
+	free(mine);
+}
+
 /* Each byte of the state file, one after the other. */
 static void a_damaged_byte_of_the_state_costs_no_living_slot(void **state)
 {
@@ -344,6 +399,7 @@ int main(void)
 		T(a_06_the_state_of_another_writer_costs_no_living_slot),
 		T(a_06_an_agent_of_another_pid_namespace_keeps_all_slots),
 		T(a_06_up_and_down_between_versions_moves_nothing),
+		T(a_06_a_share_that_finds_itself_is_no_harm_on_the_way_back),
 		T(a_damaged_byte_of_the_state_costs_no_living_slot),
 		T(a_12_a_reload_without_the_policy_file_is_refused),
 		T(a_12_a_start_without_the_policy_file_is_told),

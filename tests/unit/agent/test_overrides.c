@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "agent/state/overrides.h"
+#include "common/share.h"
 #include "tests/unit/agent/tempdir.h"
 
 static char dir[TEMPDIR_MAX];
@@ -294,6 +295,196 @@ static void what_was_unset_does_not_come_back_once_it_can_be_written(void **stat
 	assert_null(mpib_overrides_free(overrides));
 }
 
+/* ---- shares that find themselves ------------------------------------------------------------ */
+
+#define AUTO mpib_share_auto(100, 900)
+
+/* What an agent that knows no such shares believes: whether its file is good, and what a flow has.
+ */
+static uint32_t as_an_older_one_reads(uint32_t src_be, uint32_t dst_be)
+{
+	struct mpib_overrides_header header;
+	struct mpib_override o;
+	uint32_t share = 0;
+	int fd = openat(dir_fd, "overrides", O_RDONLY);
+
+	if (fd < 0)
+		return 0;
+	assert_int_equal(read(fd, &header, sizeof(header)), sizeof(header));
+	assert_int_equal(header.magic, MPIB_OVERRIDES_MAGIC);
+	assert_int_equal(header.version, 1);
+	assert_int_equal(header.record_size, 24);
+	for (uint32_t n = 0; n < header.count; n++) {
+		assert_int_equal(read(fd, &o, sizeof(o)), sizeof(o));
+		if (o.share > 1024)
+			fail_msg("share %u: an older agent believes the file damaged", o.share);
+		if (o.src_be == src_be && o.dst_be == dst_be)
+			share = o.share;
+	}
+	assert_int_equal(read(fd, &o, 1), 0);
+	assert_int_equal(close(fd), 0);
+	return share;
+}
+
+static bool is_there(const char *name)
+{
+	return faccessat(dir_fd, name, F_OK, 0) == 0;
+}
+
+static uint32_t share_of(const struct mpib_overrides *overrides, uint32_t src_be, uint32_t dst_be)
+{
+	const struct mpib_override *o = mpib_overrides_find(overrides, src_be, dst_be);
+
+	return o ? o->share : 0;
+}
+
+static void an_older_agent_keeps_what_was_given_beside_them(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+
+	(void)state;
+	assert_int_equal(set(overrides, 1, 2, 3, 0), 0);
+	assert_int_equal(set(overrides, 1, 3, AUTO, 0), 0);
+	assert_int_equal(set(overrides, 1, 4, 5, 0), 0);
+	assert_int_equal(as_an_older_one_reads(1, 2), 3);
+	assert_int_equal(as_an_older_one_reads(1, 3), 0);
+	assert_null(mpib_overrides_free(overrides));
+
+	overrides = open_set(0);
+	assert_int_equal(mpib_overrides_count(overrides), 3);
+	assert_int_equal(share_of(overrides, 1, 2), 3);
+	assert_int_equal(share_of(overrides, 1, 3), AUTO);
+	/* To and fro between the files. */
+	assert_int_equal(set(overrides, 1, 2, AUTO, 0), 0);
+	assert_int_equal(set(overrides, 1, 3, 7, 0), 0);
+	assert_int_equal(as_an_older_one_reads(1, 2), 0);
+	assert_int_equal(as_an_older_one_reads(1, 3), 7);
+	assert_null(mpib_overrides_free(overrides));
+
+	overrides = open_set(0);
+	assert_int_equal(mpib_overrides_count(overrides), 3);
+	assert_int_equal(share_of(overrides, 1, 2), AUTO);
+	assert_int_equal(share_of(overrides, 1, 3), 7);
+	assert_int_equal(unset(overrides, 1, 2), 0);
+	assert_false(is_there("overrides.auto"));
+	assert_int_equal(unset(overrides, 1, 3), 0);
+	assert_null(mpib_overrides_free(overrides));
+	overrides = open_set(0);
+	assert_int_equal(mpib_overrides_count(overrides), 1);
+	assert_null(mpib_overrides_free(overrides));
+}
+
+/* The older one was told another share meanwhile, or this one was killed between its files. */
+static void of_both_files_what_was_given_holds(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+	struct mpib_cause cause;
+
+	(void)state;
+	assert_int_equal(set(overrides, 1, 2, AUTO, 0), 0);
+	assert_int_equal(renameat(dir_fd, "overrides.auto", dir_fd, "kept"), 0);
+	assert_int_equal(set(overrides, 1, 2, 3, 0), 0);
+	assert_null(mpib_overrides_free(overrides));
+	assert_int_equal(renameat(dir_fd, "kept", dir_fd, "overrides.auto"), 0);
+
+	overrides = open_set(0);
+	assert_int_equal(mpib_overrides_count(overrides), 1);
+	assert_int_equal(share_of(overrides, 1, 2), 3);
+	assert_int_equal(mpib_overrides_check(overrides, &cause), 0);
+	assert_false(is_there("overrides.auto"));
+	assert_null(mpib_overrides_free(overrides));
+}
+
+static void one_file_of_both_kinds_is_divided(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+	struct mpib_cause cause;
+
+	(void)state;
+	assert_int_equal(set(overrides, 1, 2, AUTO, 0), 0);
+	assert_null(mpib_overrides_free(overrides));
+	assert_int_equal(renameat(dir_fd, "overrides.auto", dir_fd, "overrides"), 0);
+	overrides = open_set(0);
+	assert_int_equal(share_of(overrides, 1, 2), AUTO);
+	assert_int_equal(mpib_overrides_check(overrides, &cause), 0);
+	assert_int_equal(as_an_older_one_reads(1, 2), 0);
+	assert_true(is_there("overrides.auto"));
+	/* And it comes back where somebody takes it away. */
+	assert_int_equal(unlinkat(dir_fd, "overrides.auto", 0), 0);
+	assert_int_equal(mpib_overrides_check(overrides, &cause), 0);
+	assert_true(is_there("overrides.auto"));
+	assert_null(mpib_overrides_free(overrides));
+}
+
+static void a_second_file_that_cannot_be_written_changes_nothing(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+	struct mpib_cause cause;
+
+	(void)state;
+	/* A directory in its place. */
+	assert_int_equal(set(overrides, 1, 2, 3, 0), 0);
+	assert_int_equal(renameat(dir_fd, "overrides", dir_fd, "kept"), 0);
+	assert_int_equal(mkdirat(dir_fd, "overrides", 0700), 0);
+	assert_int_equal(set(overrides, 1, 2, AUTO, 0), -EISDIR);
+	assert_int_equal(share_of(overrides, 1, 2), 3);
+	assert_int_equal(unlinkat(dir_fd, "overrides", AT_REMOVEDIR), 0);
+	assert_int_equal(renameat(dir_fd, "kept", dir_fd, "overrides"), 0);
+	assert_null(mpib_overrides_free(overrides));
+	overrides = open_set(0);
+	assert_int_equal(share_of(overrides, 1, 2), 3);
+
+	/* The other way round it holds, and the rest is done later. */
+	assert_int_equal(set(overrides, 1, 2, AUTO, 0), 0);
+	assert_int_equal(renameat(dir_fd, "overrides.auto", dir_fd, "kept"), 0);
+	assert_int_equal(mkdirat(dir_fd, "overrides.auto", 0700), 0);
+	assert_int_equal(set(overrides, 1, 2, 4, 0), 0);
+	assert_true(mpib_overrides_check(overrides, &cause) < 0);
+	assert_int_equal(unlinkat(dir_fd, "overrides.auto", AT_REMOVEDIR), 0);
+	assert_int_equal(renameat(dir_fd, "kept", dir_fd, "overrides.auto"), 0);
+	assert_int_equal(mpib_overrides_check(overrides, &cause), 0);
+	assert_false(is_there("overrides.auto"));
+	assert_null(mpib_overrides_free(overrides));
+	overrides = open_set(0);
+	assert_int_equal(share_of(overrides, 1, 2), 4);
+	assert_null(mpib_overrides_free(overrides));
+}
+
+static void a_damaged_second_file_costs_the_first_nothing(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+	int fd;
+
+	(void)state;
+	assert_int_equal(set(overrides, 1, 2, 3, 0), 0);
+	assert_int_equal(set(overrides, 1, 3, AUTO, 0), 0);
+	assert_null(mpib_overrides_free(overrides));
+	fd = openat(dir_fd, "overrides.auto", O_WRONLY);
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, "x", 1, 70), 1);
+	assert_int_equal(close(fd), 0);
+	overrides = open_set(-EBADMSG);
+	assert_int_equal(mpib_overrides_count(overrides), 1);
+	assert_int_equal(share_of(overrides, 1, 2), 3);
+	assert_null(mpib_overrides_free(overrides));
+}
+
+static void there_is_a_most_of_both(void **state)
+{
+	struct mpib_overrides *overrides = open_set(0);
+
+	(void)state;
+	for (uint32_t n = 1; n <= MPIB_OVERRIDES_MAX; n++)
+		assert_int_equal(set(overrides, n, 1, n % 2 ? 1 : AUTO, 0), 0);
+	assert_int_equal(set(overrides, MPIB_OVERRIDES_MAX + 1, 1, AUTO, 0), -ENOSPC);
+	assert_null(mpib_overrides_free(overrides));
+	overrides = open_set(0);
+	assert_int_equal(mpib_overrides_count(overrides), MPIB_OVERRIDES_MAX);
+	assert_int_equal(share_of(overrides, 8, 1), AUTO);
+	assert_int_equal(share_of(overrides, 9, 1), 1);
+	assert_null(mpib_overrides_free(overrides));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -308,6 +499,12 @@ int main(void)
 		T(a_planted_file_is_not_read),
 		T(what_cannot_be_kept_is_not_in_force),
 		T(what_was_unset_does_not_come_back_once_it_can_be_written),
+		T(an_older_agent_keeps_what_was_given_beside_them),
+		T(of_both_files_what_was_given_holds),
+		T(one_file_of_both_kinds_is_divided),
+		T(a_second_file_that_cannot_be_written_changes_nothing),
+		T(a_damaged_second_file_costs_the_first_nothing),
+		T(there_is_a_most_of_both),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

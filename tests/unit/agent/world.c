@@ -292,8 +292,8 @@ bool world_remove(const char *name)
 
 void world_reset(void)
 {
-	static const char *const names[] = { "hints", "state", "overrides", "hints.new",
-					     "overrides.new" };
+	static const char *const names[] = { "hints",	  "state",	   "overrides",
+					     "hints.new", "overrides.new", "overrides.auto" };
 
 	disk.full = disk.broken = world.no_descriptors = false;
 	disk_disarm();
