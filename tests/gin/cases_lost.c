@@ -261,7 +261,7 @@ static void sup_lost(void)
 }
 
 /* The same of SOUT, whose requests have a signal in them more often than not. */
-#define SOUT_REQUESTS 100
+#define SOUT_REQUESTS 66 /* that a rank has at least in rounds with one other */
 
 static void sout_lost(void)
 {
