@@ -12,7 +12,8 @@
  * What a rail gives that idles is less certain than what one gives that doesn't. It is busy with
  * the way there and back, too, and seems slower than it is; or it makes up in bursts for the time
  * that it idled, and seems faster. So it is taken for a few times as fast as what it carried at
- * most, and weighs less. While there is always work on the other one, the share leans towards it.
+ * most, and weighs less. The share leans towards the one that idles more: parts of a message are
+ * posted together, and where one is done earlier there was room for more.
  *
  * Where neither idles and yet one has the longer queue, the share leans away from that: parts wait
  * there, and on the other rail some are just on the way.
@@ -491,11 +492,12 @@ static void fade(struct mpib_balance_sum *average, const struct estimate window[
 /* Steps get smaller where they go to and fro. */
 static void lean(struct mpib_balance *balance, const struct estimate window[2])
 {
-	double idle = window[0].busy - window[1].busy; /* above 0: SUP idles more */
+	double most = greater(window[0].busy, window[1].busy);
+	double idle = (window[0].busy - window[1].busy) / most; /* above 0: SUP idles more */
 	double pace = fabs(balance->pace);
 	double step;
 
-	if (greater(window[0].busy, window[1].busy) < ALWAYS_BUSY || fabs(idle) < IDLE_NOTICED)
+	if (fabs(idle) < IDLE_NOTICED)
 		return;
 	pace = lesser(pace, PACE_MOST);
 	pace = (balance->pace < 0) == (idle < 0) ? lesser(pace * 1.1, PACE_MOST)

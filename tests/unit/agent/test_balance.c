@@ -268,6 +268,27 @@ static void where_no_rail_idles_the_queues_tell(void **state)
 	}
 }
 
+/* Neither rail is busy all the time where messages wait for the way there and back, and yet the one
+ * that is done earlier has more to give. */
+static void rails_that_both_idle_are_compared(void **state)
+{
+	static const double rates[][2] = { { 42, 168 }, { 168, 42 } };
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(rates); k++) {
+		struct flow flow = make_flow(rates[k][0], rates[k][1]);
+		double part;
+
+		flow.link.latency = 300;
+		flow.link.noise = 0.05;
+		flow.link.connection[0].size = 1 << 18;
+		flow.link.connection[0].window = 8;
+		ticks(&flow, 10);
+		part = part_of_sum(&flow, 50);
+		SHOULD(part >= 0.9, "%g:%g: share %u carries %.3f", rates[k][0], rates[k][1],
+		       flow.balance.share, part);
+	}
+}
+
 /* A queue that is as long as a window of looks goes on growing while the share comes back: who
  * follows its length alone swings. */
 static void long_queues_of_short_parts_do_not_swing(void **state)
@@ -808,6 +829,7 @@ int main(void)
 		cmocka_unit_test(several_connections_of_a_flow_settle),
 		cmocka_unit_test(it_gives_way_to_another_flow_on_one_rail),
 		cmocka_unit_test(where_no_rail_idles_the_queues_tell),
+		cmocka_unit_test(rails_that_both_idle_are_compared),
 		cmocka_unit_test(long_queues_of_short_parts_do_not_swing),
 		cmocka_unit_test(it_finds_the_balance_of_rails_that_are_fast),
 		cmocka_unit_test(the_queue_of_long_parts_is_no_reason),
