@@ -29,9 +29,9 @@ rate() {
 	"$FABRICCTL" rate "1/$1" "$(($2 << 20))" && "$FABRICCTL" rate "2/$1" "$(($2 << 20))"
 }
 
-# ratio_is LEAST MOST [FILE]: the last second's bytes on SUP are so many times those on SOUT
+# ratio_is LEAST MOST: the last second's bytes on SUP are so many times those on SOUT
 ratio_is() {
-	python3 - "$work/${3:-connector}" "$1" "$2" <<-'END'
+	python3 - "$work/connector" "$1" "$2" <<-'END'
 		import json, sys
 		rows = [json.loads(line) for line in open(sys.argv[1]) if line.endswith("\n")]
 		rows = [row for row in rows if row["event"] == "interval"][-11:]
@@ -42,9 +42,9 @@ ratio_is() {
 	END
 }
 
-# finds LEAST MOST [FILE]
+# finds LEAST MOST
 finds() {
-	until_true 20 ratio_is "$@" ||
+	until_true 20 ratio_is "$1" "$2" ||
 		die "the bytes of SUP are not $1 to $2 times those of SOUT: $(grep -h 'by itself' "$work/agentd2.log")"
 }
 
@@ -104,7 +104,7 @@ large-messages) # longer than one request tells in its immediate: rows that are 
 	finds 3.6 4.4
 	end_well
 	;;
-# Rates are low here: four processes poll, and parts that wait for long leave them time to have a processor.
+# Rates are low: four processes poll, and parts that wait for long leave them time to have a processor.
 other-job) # that has SUP alone, as vanilla mode does inside an island
 	rails 12 12
 	stream 1M 4
@@ -114,26 +114,6 @@ other-job) # that has SUP alone, as vanilla mode does inside an island
 	kill -TERM "$another"
 	wait "$another"
 	finds 0.9 1.1
-	end_well
-	;;
-two-processes) # of one flow: what both carry is what counts, and both have the same share
-	rails 5 20
-	stream 1M 4
-	another second 1
-	finds 3.6 4.4
-	finds 3.6 4.4 second
-	# A step reaches both, and the one that is left finds its own again.
-	rate sout 10
-	rate sup 15
-	finds 1.35 1.65
-	finds 1.35 1.65 second
-	kill -TERM "$another"
-	wait "$another"
-	rate sout 5
-	rate sup 20
-	finds 3.6 4.4
-	[ "$(grep -c 'registered by pid' "$work/agentd2.log")" = 2 ] || die "not one slot for two processes"
-	grep 'registered by pid' "$work/agentd2.log" | grep -qv 'slot 0,' && die "the second has another slot"
 	end_well
 	;;
 *)
