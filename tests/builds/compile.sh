@@ -1,22 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What is installed compiles without a warning: compile.sh TREE BUILD NAME, NAME as below. Below BUILD/builds, which
-# is kept, so that a second time takes seconds. With time that nothing else wants. The tests are compiled with gcc in
-# the plain build, and clang's warnings about them tests/tree/tidy.sh tells.
+# is kept, so that a second time takes seconds. With time that nothing else wants. Each kind of build is there once,
+# beside the plain one, which is gcc's with -O2 and has the tests as well: what clang warns of doesn't depend on how
+# it optimizes, and its warnings about the tests tests/tree/tidy.sh tells.
 set -euo pipefail
 
 tree=$1 build=$2 name=$3
 folder=$build/builds/$name
 compiler=${name%%-*}
-options=()
 
 case $name in
-*-debug) options+=(--buildtype=debug) ;;
-*-release) options+=(--buildtype=release) ;;
 # With this prefix tests/builds/install.sh installs it.
-*-lto) options+=(--buildtype=release -Db_lto=true --prefix=/opt/mpib --sysconfdir=etc) ;;
+gcc-release-lto) options=(--buildtype=release -Db_lto=true --prefix=/opt/mpib --sysconfdir=etc) ;;
+clang-debug-lto) options=(--buildtype=debug -Db_lto=true) ;;
 *)
-	echo "compile.sh: $name is none of {gcc,clang}-{debug,release,lto}"
+	echo "compile.sh: $name is none of {gcc-release,clang-debug}-lto"
 	exit 2
 	;;
 esac

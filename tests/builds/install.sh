@@ -104,9 +104,9 @@ usual() {
 
 # apart: all below a prefix of its own; what it says to do names files that are there.
 apart() {
-	local prefix=/opt/mpib lto=$build/builds/gcc-lto path
+	local prefix=/opt/mpib lto=$build/builds/gcc-release-lto path
 
-	"$tree/tests/builds/compile.sh" "$tree" "$build" gcc-lto
+	"$tree/tests/builds/compile.sh" "$tree" "$build" gcc-release-lto
 	install_to "$lto" "$work/opt"
 	contents $prefix "$work/opt" $prefix $prefix/etc "$(option "$lto" libdir)" \
 		$prefix/lib/systemd/system $prefix/lib
