@@ -153,11 +153,16 @@ pieces) # messages of several requests on each rail
 *) # the sender's requests, and the receiver's clear-to-sends, which SOUT has
 	rail=${name#late-}
 	cuts="1 2 3 7 30 200"
+	[ -z "${SANITIZED:-}" ] || cuts="1 3 30"
 	[ -z "${MPIB_TEST_SWEEP:-}" ] || cuts=$(seq 200)
 	# shellcheck disable=SC2086 # a list
 	cuts=$(printf "2/$rail:%s " $cuts)
 	if [ "$rail" = sout ]; then
-		[ -n "${MPIB_TEST_SWEEP:-}" ] && cuts+=$(printf '1/sout:%s ' $(seq 90)) || cuts+="1/sout:1 1/sout:2 1/sout:9 1/sout:90"
+		receiver="1 2 9 90"
+		[ -z "${SANITIZED:-}" ] || receiver="2 90"
+		[ -z "${MPIB_TEST_SWEEP:-}" ] || receiver=$(seq 90)
+		# shellcheck disable=SC2086 # a list
+		cuts+=$(printf '1/sout:%s ' $receiver)
 	fi
 	;;
 esac
