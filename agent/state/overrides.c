@@ -157,13 +157,23 @@ static uint32_t fill_part(struct mpib_overrides *overrides, bool automatic)
 	return count;
 }
 
-__attribute__((noinline)) static int write_file(struct mpib_overrides *overrides, bool automatic)
+/* In one call. By itself, as gcc's LTO takes the image for its first member, and warns. */
+__attribute__((noinline)) static int write_image(int fd, const struct image *image, size_t size)
+{
+	ssize_t n = write(fd, image, size);
+
+	if (n != (ssize_t)size)
+		return n < 0 ? -errno : -ENOSPC;
+	return 0;
+}
+
+static int write_file(struct mpib_overrides *overrides, bool automatic)
 {
 	uint32_t count = fill_part(overrides, automatic);
 	size_t size = image_size(count);
 	int dir_fd = overrides->dir_fd;
 	mpib_cleanup(mpib_closep) int fd = -1;
-	ssize_t n;
+	int r;
 
 	if (automatic && !count) /* as where none was ever set */
 		return unlinkat(dir_fd, name_of(true), 0) < 0 && errno != ENOENT ? -errno : 0;
@@ -173,9 +183,9 @@ __attribute__((noinline)) static int write_file(struct mpib_overrides *overrides
 	if (fd < 0)
 		return -errno;
 
-	n = write(fd, &overrides->part, size);
-	if (n != (ssize_t)size)
-		return n < 0 ? -errno : -ENOSPC;
+	r = write_image(fd, &overrides->part, size);
+	if (r < 0)
+		return r;
 	return renameat(dir_fd, NEW_NAME, dir_fd, name_of(automatic)) < 0 ? -errno : 0;
 }
 
