@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "tests/netperf/clock.h"
@@ -12,7 +13,7 @@
 /* Where nothing has moved for long, a rail is lost or slow, and others want the processor: the
  * thread sleeps for a part of the time that it has waited, so that nothing is seen later by more
  * than that part. */
-#define NAP_AFTER 0.001
+#define NAP_AFTER 0.0005
 #define NAP_PART  (1.0 / 32)
 #define NAP_MAX	  0.001
 
@@ -112,6 +113,7 @@ void np_engine_run(void *arg)
 	unsigned int idle = 0, left = 1;
 	double idle_for = 0;
 
+	(void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 	engine->started_at = engine->moved_at = np_now();
 	if (engine->warmup <= 0 && !engine->warm_messages)
 		measure_begin(engine, engine->started_at);
