@@ -242,7 +242,7 @@ gin_latency() {
 	local turn
 
 	gin_figures_ground
-	for turn in 1 2 3; do
+	for turn in 1 2 3 4 5 6 7; do
 		net_vanilla
 		gin_figure mpib latency 0
 		net_advanced
