@@ -3,6 +3,7 @@
  */
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "common/hint.h"
@@ -17,19 +18,40 @@ static struct {
 	struct mpib_counters_header *header;
 	const struct mpib_hint_header *hints;
 	struct mpib_counter_entry *entry[2];
+	/* Of another process, of the first flow, whose rails are as fast the other way round; or
+	 * NULL. */
+	struct mpib_counter_entry *second;
 	int fd;
 	int socket;
 } job;
 
+static struct mpib_counter_entry *fill_entry(struct mpib_counters_header *header, uint32_t n,
+					     uint32_t conn_id)
+{
+	struct mpib_counter_entry *entry = counters_entry(header, n);
+
+	*entry = (struct mpib_counter_entry){ .kind = MPIB_COUNTER_SEND,
+					      .conn_id = conn_id,
+					      .qps = { 1, 1 },
+					      .rails_up = 3,
+					      .timed = 1,
+					      .state = MPIB_COUNTER_LIVE };
+	return entry;
+}
+
+static struct mpib_counters_header *make_table(uint32_t features, int *ret_fd)
+{
+	struct mpib_counters_header *header =
+		counters_make(MPIB_COUNTERS_SIZE, F_SEAL_SHRINK | F_SEAL_GROW, ret_fd);
+
+	header->features = features;
+	header->ticks_per_ms = 1000000;
+	return header;
+}
+
 static void open_connection(unsigned int n, uint32_t conn_id, const char *dst)
 {
-	job.entry[n] = counters_entry(job.header, 3 + n);
-	*job.entry[n] = (struct mpib_counter_entry){ .kind = MPIB_COUNTER_SEND,
-						     .conn_id = conn_id,
-						     .qps = { 1, 1 },
-						     .rails_up = 3,
-						     .timed = 1,
-						     .state = MPIB_COUNTER_LIVE };
+	job.entry[n] = fill_entry(job.header, 3 + n, conn_id);
 	assert_int_equal(
 		agent_register(job.socket, conn_id, test_ip("10.0.1.1"), test_ip(dst)).slot, n);
 }
@@ -39,9 +61,8 @@ static void start_job(const char *ini, uint32_t features)
 	agent_write_ini(&agent, ini);
 	agent_start(&agent);
 	job.hints = agent_map_hints(&agent);
-	job.header = counters_make(MPIB_COUNTERS_SIZE, F_SEAL_SHRINK | F_SEAL_GROW, &job.fd);
-	job.header->features = features;
-	job.header->ticks_per_ms = 1000000;
+	job.header = make_table(features, &job.fd);
+	job.second = NULL;
 	job.socket = agent_connect(&agent);
 	open_connection(0, 77, "10.0.2.5");
 	open_connection(1, 78, "10.0.2.6");
@@ -77,11 +98,11 @@ static uint64_t now_nsec(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* What connection @n carries in @nsec where the rails give so many bytes a microsecond: the slower
- * one for its part is busy all the time. */
-static void carry(unsigned int n, uint64_t nsec, double sout, double sup)
+/* What a connection with slot @n carries in @nsec where the rails give so many bytes a microsecond:
+ * the slower one for its part is busy all the time. */
+static void carry_by(struct mpib_counter_entry *entry, unsigned int n, uint64_t nsec, double sout,
+		     double sup)
 {
-	struct mpib_counter_entry *entry = job.entry[n];
 	double share = share_of(n) / 1024.0;
 	double slower = sout / (1 - share) < sup / share ? sout / (1 - share) : sup / share;
 	double bytes = slower * (double)nsec / 1000;
@@ -99,6 +120,13 @@ static void carry(unsigned int n, uint64_t nsec, double sout, double sup)
 				   2 * (uint64_t)((double)part / rates[rail] * 1000),
 				   __ATOMIC_RELEASE);
 	}
+}
+
+static void carry(unsigned int n, uint64_t nsec, double sout, double sup)
+{
+	carry_by(job.entry[n], n, nsec, sout, sup);
+	if (n == 0 && job.second)
+		carry_by(job.second, n, nsec, sup, sout);
 }
 
 /* The same as time goes by, until the share is from @least to @most; false: it wasn't for @ms. */
@@ -280,6 +308,80 @@ static void counters_that_lie_move_nothing_and_are_told_once(void **state)
 	end_job();
 }
 
+/* A process of @uid with a connection of the first flow; its counters, which this one goes on to
+ * keep. */
+static pid_t start_second(uid_t uid, struct mpib_counter_entry **ret)
+{
+	struct mpib_counters_header *header;
+	int fd, ready[2];
+	char ok = 0;
+	pid_t pid;
+
+	header = make_table(MPIB_COUNTERS_HAVE_BUSY, &fd);
+	*ret = fill_entry(header, 3, 99);
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		int socket;
+
+		if (uid != geteuid() && setresuid(uid, uid, uid) < 0)
+			_exit(1);
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		socket = agent_connect(&agent);
+		ok = agent_register(socket, 99, test_ip("10.0.1.1"), test_ip("10.0.2.5")).slot ==
+			     0 &&
+		     counters_hand_over(socket, fd, 1, MPIB_COUNTERS_SIZE) == MPIB_STATUS_OK;
+		(void)write(ready[1], &ok, 1);
+		for (;;)
+			(void)pause();
+	}
+	(void)close(ready[1]);
+	(void)close(fd);
+	assert_int_equal(read(ready[0], &ok, 1), 1);
+	(void)close(ready[0]);
+	assert_true(ok);
+	return pid;
+}
+
+static void end_second(pid_t pid)
+{
+	(void)kill(pid, SIGKILL);
+	assert_int_equal(harness_reap(pid), -SIGKILL);
+}
+
+static void another_users_process_moves_no_share(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
+	assert_true(carry_until(0, 3000, 25, 100, 810, 830));
+	pid = start_second(HARNESS_NOBODY, &job.second);
+	assert_false(carry_until(0, 1000, 25, 100, 0, 800));
+	assert_in_range(share_of(0), 801, 840);
+	end_second(pid);
+	end_job();
+}
+
+/* While it lives its counters count: the rails of both are as fast then. */
+static void counters_of_a_process_that_ended_move_no_share(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
+	assert_true(carry_until(0, 3000, 25, 100, 810, 830));
+	pid = start_second(geteuid(), &job.second);
+	assert_true(carry_until(0, 3000, 25, 100, 0, 700));
+	end_second(pid);
+	assert_true(carry_until(0, 3000, 25, 100, 810, 830));
+	assert_false(carry_until(0, 1000, 25, 100, 0, 800));
+	end_job();
+}
+
 static void a_lost_rail_is_not_measured(void **state)
 {
 	uint32_t share;
@@ -345,6 +447,8 @@ int main(void)
 		AGENT_TEST(an_older_plugin_is_told_once_and_changes_nothing),
 		AGENT_TEST(the_ports_speeds_are_where_it_starts),
 		AGENT_TEST(counters_that_lie_move_nothing_and_are_told_once),
+		AGENT_TEST(another_users_process_moves_no_share),
+		AGENT_TEST(counters_of_a_process_that_ended_move_no_share),
 		AGENT_TEST(a_lost_rail_is_not_measured),
 		AGENT_TEST(nobody_wakes_for_flows_that_are_silent),
 	};
