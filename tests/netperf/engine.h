@@ -14,7 +14,7 @@ struct np_engine {
 	unsigned int count;
 	double warmup;		/* seconds that are not measured, or ... */
 	uint64_t warm_messages; /* ... messages, where not 0 */
-	unsigned int rest_us;	/* slept where nothing moved; 0: the processor is offered only */
+	unsigned int rest_us;	/* slept where nothing moved; 0: naps where it hasn't for long */
 
 	_Atomic bool stop;	/* main: end now, whatever is out */
 	_Atomic bool freeze;	/* main: post nothing new */
