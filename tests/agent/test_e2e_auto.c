@@ -358,10 +358,10 @@ static void another_users_process_moves_no_share(void **state)
 	if (geteuid() != 0)
 		skip();
 	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
-	assert_true(carry_until(0, 3000, 25, 100, 810, 830));
+	assert_true(carry_until(0, 10000, 25, 100, 810, 830));
 	pid = start_second(HARNESS_NOBODY, &job.second);
-	assert_false(carry_until(0, 1000, 25, 100, 0, 800));
-	assert_in_range(share_of(0), 801, 840);
+	assert_false(carry_until(0, 1000, 25, 100, 0, 750));
+	assert_in_range(share_of(0), 751, 860);
 	end_second(pid);
 	end_job();
 }
@@ -373,12 +373,12 @@ static void counters_of_a_process_that_ended_move_no_share(void **state)
 
 	(void)state;
 	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
-	assert_true(carry_until(0, 3000, 25, 100, 810, 830));
+	assert_true(carry_until(0, 10000, 25, 100, 810, 830));
 	pid = start_second(geteuid(), &job.second);
-	assert_true(carry_until(0, 3000, 25, 100, 0, 700));
+	assert_true(carry_until(0, 10000, 25, 100, 0, 720));
 	end_second(pid);
-	assert_true(carry_until(0, 3000, 25, 100, 810, 830));
-	assert_false(carry_until(0, 1000, 25, 100, 0, 800));
+	assert_true(carry_until(0, 10000, 25, 100, 810, 830));
+	assert_false(carry_until(0, 1000, 25, 100, 0, 750));
 	end_job();
 }
 
