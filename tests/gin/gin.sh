@@ -43,8 +43,15 @@ if [ -n "${WRONG:-}" ]; then
 	sed 's/^unseen_us = .*/unseen_us = 10000000/; /^\[device /a latency_us = 1000' "$FABRIC_INI" >"$work/fabric.ini"
 	export MPIB_FABRIC=$work/fabric.ini
 fi
-timeout 120 "$GIN_DRIVER" "$@" 2>"$work/err"
-rc=$?
+# Whether a mistake shows also depends on who gets a processor when.
+tries=1
+[ -z "${WRONG:-}" ] || tries=5
+for _ in $(seq $tries); do
+	timeout 120 "$GIN_DRIVER" "$@" 2>"$work/err"
+	rc=$?
+	[ $rc = 0 ] || break
+	[ -z "${WRONG:-}" ] || { rm -r "$work/fabric" && mkdir "$work/fabric"; }
+done
 mistakes=$("$FABRICCTL" show | grep -c mistakes)
 if [ -n "${WRONG:-}" ]; then
 	[ $rc != 0 ] || { echo "$1: a library that makes the mistake passes"; exit 1; }
