@@ -64,8 +64,8 @@ static void lost(const char *fault, size_t size, ncclResult_t here, const char *
 	barrier();
 	result = put_until_it_fails(&mesh, size, &request);
 	CHECK(result == (rank == 0 ? here : ncclRemoteError));
-	CHECK(strstr(warned, "device-initiated communication of rank"));
-	CHECK(rank != 0 || strstr(warned, line));
+	CHECK(strstr(warned_text(), "device-initiated communication of rank"));
+	CHECK(rank != 0 || strstr(warned_text(), line));
 	if (request)
 		CHECK(table->test(mesh.coll, request, &done) == ncclSuccess && !done);
 	CHECK(table->iput(mesh.coll, 0, mesh.data.handle, 8, 0, mesh.data.handle, (uint32_t)rank,
@@ -237,8 +237,8 @@ static void rounds_with(const char *dev, unsigned int cut, const char *line)
 	for (int n = 1; n < ranks; n++)
 		check_round(&mesh, (rank + n) % ranks, 3);
 	CHECK(signal_value(&mesh, CROWD) == 3ull * ADDS * (uint64_t)(ranks - 1));
-	CHECK(!strstr(warned, "fails"));
-	CHECK(rank != 0 || !line || strstr(warned, line));
+	CHECK(!strstr(warned_text(), "fails"));
+	CHECK(rank != 0 || !line || strstr(warned_text(), line));
 	warnings = 0;
 	mesh_close(&mesh);
 }
@@ -303,7 +303,7 @@ static void sout_silent(void)
 		CHECK(signal_value(&mesh, CROWD) == round * ADDS * (uint64_t)(ranks - 1));
 		barrier(); /* all have looked */
 	}
-	CHECK(!strstr(warned, "fails") && strstr(warned, "SOUT rail sout"));
+	CHECK(!strstr(warned_text(), "fails") && strstr(warned_text(), "SOUT rail sout"));
 	warnings = 0;
 	mesh_close(&mesh);
 }
@@ -333,13 +333,13 @@ static void outlasts(void)
 		for (int n = 1; n < ranks; n++)
 			check_round(&mesh, (rank + n) % ranks, round);
 		await_all(&mesh, request);
-		atomic_store(shared_word(rank), strstr(warned, "SOUT takes over") != NULL);
+		atomic_store(shared_word(rank), strstr(warned_text(), "SOUT takes over") != NULL);
 		barrier();
 		more += all_have_told();
 		CHECK(clock_ms() < end);
 		barrier(); /* all have looked */
 	}
-	CHECK(!strstr(warned, "fails"));
+	CHECK(!strstr(warned_text(), "fails"));
 	warnings = 0;
 	mesh_close(&mesh);
 }
@@ -384,7 +384,7 @@ static void sout_uncounted(void)
 	barrier();
 	result = put_until_it_fails(&mesh, 64, &request);
 	CHECK(result == ncclRemoteError);
-	CHECK(strstr(warned, "can't tell which of"));
+	CHECK(strstr(warned_text(), "can't tell which of"));
 	CHECK(table->closeColl(mesh.coll) == ncclSuccess);
 	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
 }
@@ -395,7 +395,7 @@ static bool is_lost(const char *rail)
 
 	(void)snprintf(text, sizeof(text), "%s rail %s", rail,
 		       *rail == 'S' && rail[1] == 'U' ? "sup" : "sout");
-	return strstr(warned, text) != NULL;
+	return strstr(warned_text(), text) != NULL;
 }
 
 /* Puts of all to all until each rank has told that the first rail is lost; then the other one goes,
@@ -427,10 +427,10 @@ static void then(const char *first, const char *told, const char *second, const 
 	barrier();
 	result = put_until_it_fails(&mesh, BYTES, &request);
 	CHECK(result == ncclRemoteError);
-	for (const char *at = warned; (at = strstr(at, " fails: ")); at++)
+	for (const char *at = warned_text(); (at = strstr(at, " fails: ")); at++)
 		failed++;
 	CHECK(failed == 1);
-	CHECK(rank != 0 || strstr(strstr(warned, " fails: "), line));
+	CHECK(rank != 0 || strstr(strstr(warned_text(), " fails: "), line));
 	CHECK(table->closeColl(mesh.coll) == ncclSuccess);
 	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
 }
@@ -463,7 +463,8 @@ static void sout_lost_dies(void)
 		(void)kill(getpid(), SIGKILL);
 	result = put_until_it_fails(&mesh, 64, &request);
 	CHECK(result == ncclRemoteError);
-	CHECK(strstr(warned, "its process or host is gone") || strstr(warned, "failed: "));
+	CHECK(strstr(warned_text(), "its process or host is gone") ||
+	      strstr(warned_text(), "failed: "));
 	CHECK(table->closeColl(mesh.coll) == ncclSuccess);
 	CHECK(table->finalize(mesh.ctx) == ncclSuccess);
 }

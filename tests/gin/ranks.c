@@ -20,8 +20,9 @@
 
 int rank, ranks;
 const struct mpib_nccl_gin_v11 *table;
-unsigned int warnings;
+atomic_uint warnings;
 char warned[4096];
+static pthread_mutex_t warned_lock = PTHREAD_MUTEX_INITIALIZER; /* the plugin has threads */
 
 /* What the processes of a run share. */
 struct shared {
@@ -76,9 +77,21 @@ __attribute__((format(printf, 5, 6))) static void logger(int level, unsigned lon
 	(void)vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	(void)fprintf(stderr, "rank %d: %s\n", rank, text);
+	(void)pthread_mutex_lock(&warned_lock);
 	warnings++;
 	used = strlen(warned);
 	(void)snprintf(warned + used, sizeof(warned) - used, "%s\n", text);
+	(void)pthread_mutex_unlock(&warned_lock);
+}
+
+const char *warned_text(void)
+{
+	static char copy[sizeof(warned)];
+
+	(void)pthread_mutex_lock(&warned_lock);
+	memcpy(copy, warned, sizeof(copy));
+	(void)pthread_mutex_unlock(&warned_lock);
+	return copy;
 }
 
 /* ---- a mesh ---------------------------------------------------------------------------------- */

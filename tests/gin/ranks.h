@@ -44,8 +44,10 @@ struct mesh {
 
 extern int rank, ranks;
 extern const struct mpib_nccl_gin_v11 *table;
-extern unsigned int warnings; /* lines that the plugin logged as such in this rank */
-extern char warned[4096];     /* the first of them, a line each */
+extern atomic_uint warnings; /* lines that the plugin logged as such in this rank */
+extern char warned[4096];    /* the first of them, a line each */
+/* A copy of it, for one thread, while the plugin may log. */
+const char *warned_text(void);
 
 /* Of the tables that have gets; NULL where TABLE names another one. */
 extern mpib_nccl_gin_iget_v13 *table_get; /* its first two arguments: coll, and any number */
