@@ -147,6 +147,9 @@ void mpib_gin_sout_answer(struct mpib_gin *gin)
 		struct mpib_gin_peer *peer = &gin->peer[k];
 
 		closed.packet = peer->next_packet;
+#ifdef MPIB_GIN_WRONG_RANGE /* must fail its tests: a number that can't be */
+		closed.packet = (closed.packet + PACKETS_MAX) & PACKETS_MASK;
+#endif
 		if (peer->rank == gin->rank) {
 			peer->told_packet = closed.packet;
 			peer->told_counts = closed.counts;

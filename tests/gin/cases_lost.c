@@ -243,9 +243,9 @@ static void rounds_with(const char *dev, unsigned int cut, const char *line)
 	mesh_close(&mesh);
 }
 
-/* CUTS is the first request at which it happens, and how many of them are
- * tried. */
-static void sup_lost(void)
+/* CUTS is the first request at which it happens, and how many of them are tried; each up to @least
+ * is there, and its loss told by @line. */
+static void lost_at_each(const char *nic, unsigned int least, const char *line)
 {
 	const char *cuts = getenv("CUTS");
 	unsigned int first = 1, count = 4;
@@ -256,8 +256,13 @@ static void sup_lost(void)
 	(void)setenv("MPIB_IB_RETRY_CNT", "1", 1);
 	for (unsigned int n = first; n < first + count; n++) {
 		one_way = n % 2;
-		rounds_with("1/sup", n, n <= SUP_WRITES ? "SUP rail sup:1 is lost to rank" : NULL);
+		rounds_with(nic, n, n <= least ? line : NULL);
 	}
+}
+
+static void sup_lost(void)
+{
+	lost_at_each("1/sup", SUP_WRITES, "SUP rail sup:1 is lost to rank");
 }
 
 /* The same of SOUT, whose requests have a signal in them more often than not. */
@@ -265,17 +270,7 @@ static void sup_lost(void)
 
 static void sout_lost(void)
 {
-	const char *cuts = getenv("CUTS");
-	unsigned int first = 1, count = 4;
-
-	if (cuts)
-		CHECK(sscanf(cuts, "%u %u", &first, &count) == 2);
-	(void)setenv("MPIB_IB_TIMEOUT", "10", 1);
-	(void)setenv("MPIB_IB_RETRY_CNT", "1", 1);
-	for (unsigned int n = first; n < first + count; n++) {
-		one_way = n % 2;
-		rounds_with("1/sout", n, n <= SOUT_REQUESTS ? "SOUT rail sout:1 is lost" : NULL);
-	}
+	lost_at_each("1/sout", SOUT_REQUESTS, "SOUT rail sout:1 is lost");
 }
 
 /* What node 2 answers by SOUT is lost, requests of the others to it are done all the same: none may
