@@ -9,14 +9,14 @@
  * the estimate that they come and go independently, which weighs the less the further these are
  * apart. At the balance no rail idles.
  *
- * What a rail gives that idles is less certain than what one gives that doesn't. It is busy with
- * the way there and back, too, and seems slower than it is; or it makes up in bursts for the time
- * that it idled, and seems faster. So it is taken for a few times as fast as what it carried at
- * most, and weighs less. The share leans towards the one that idles more: parts of a message are
- * posted together, and where one is done earlier there was room for more.
+ * Of a rail that has room that is too little: it is busy with the way there and back, too. So while
+ * messages wait for the other rail, what is measured of it may raise its rate and not lower it, and
+ * the rate creeps up until messages wait for both alike. They wait for the rail with more parts
+ * under way, as a message has one on each; where few are, for the one that idles less.
  *
- * Where neither idles and yet one has the longer queue, the share leans away from that: parts wait
- * there, and on the other rail some are just on the way.
+ * After a pause a rail may seem faster than it is, as it makes up in a burst for the time that it
+ * idled: so what idled for most of the time is taken for no faster than what it carried by far, and
+ * weighs less.
  */
 #include "agent/policy/balance.h"
 
@@ -29,35 +29,32 @@
 /* Two windows in a row that are so far off are a step. */
 #define STEP_PART 0.2
 
+/* In mpib_balance.off. */
+#define FAR_FASTER(rail) (1u << (rail))
+#define FAR_SLOWER(rail) (4u << (rail))
+
 /* A few steps are taken at once, then one in so many windows: what looks like steps all the time is
  * noise, which the average is for. */
 #define STEP_COST	  100u
-#define STEPS_AT_ONCE_MAX (6u * STEP_COST)
+#define STEPS_AT_ONCE_MAX (10u * STEP_COST)
 
-/* A rail that is busy for less of the time idles; what the rails differ by at least to tell; and
- * how fast and how far the share leans then, as the logarithm of the rates' ratio. */
-#define ALWAYS_BUSY  0.97
-#define IDLE_NOTICED 0.01
-#define PACE_START   0.1
-#define PACE_MOST    0.02
-#define PACE_LEAST   0.002
-#define LEAN_MOST    4.0
+/* One window that is so far off weighs so much of what others do, if it isn't long. */
+#define LONE_WEIGHT 0.25
 
-/* The same by queues: of so many parts at least, and longer by so much of their sum. */
-/* Only of parts that take no longer than this: what long ones wait for is the rail. */
-#define SHORT_PART_USEC	 500.0
-#define QUEUE_LEAST	 1.5
-#define QUEUE_LONG	 16.0
-#define QUEUE_NOTICED	 0.2
-#define QUEUE_PACE_MOST	 0.1
-#define QUEUE_PACE_LEAST 0.0005
+/* With so many parts under way at a look, on the average, they tell for which rail messages wait;
+ * fewer say too little. And what the rails differ by at least, as a part of their sum, or of the
+ * time that the busier one is busy. */
+#define QUEUE_LEAST   1.5
+#define QUEUE_LONG    16.0
+#define QUEUE_NOTICED 0.2
+#define IDLE_NOTICED  0.01
+#define ALWAYS_BUSY   0.97
+#define OFTEN_IDLE    0.8
 
-/* A part that waits for as long as a window takes shows a change of the share a window later: the
- * pace is lower by so many times then, and what the queue grew or shrank by counts so much beside
- * its length. Else the share comes back only when the queue has, and goes too far. */
-#define QUEUE_PACE_SLOWER 10.0
-#define QUEUE_GROWTH	  0.3
-#define WAIT_NOTICED	  0.02
+/* How fast a rate creeps, in a window, as its logarithm. A share shows in the queues only when what
+ * waits there is through: so it creeps the slower the longer that takes, and what the queues
+ * changed by counts, too, else the share would go too far and swing. */
+#define CREEP 0.07
 
 /* A rail that was busy for a smaller part of the other's time than this is taken for as slow as if
  * it had been busy for that part. */
@@ -229,10 +226,19 @@ static enum mpib_balance_lie hold_against(struct mpib_balance_seen *seen, enum m
 	return lie;
 }
 
+static uint64_t waiting(const struct mpib_balance_seen *seen, const struct mpib_balance_counts *now,
+			unsigned int rail)
+{
+	uint64_t gone = now->apart[rail] + seen->completed[rail];
+
+	return now->bytes[rail] > gone ? now->bytes[rail] - gone : 0;
+}
+
 static void add(struct mpib_balance_look *look, const struct mpib_balance_seen *seen,
 		const struct mpib_balance_counts *now, const uint64_t bytes[2])
 {
-	look->connections += busy_since(seen, now, 0) || busy_since(seen, now, 1);
+	look->connections += busy_since(seen, now, 0) || busy_since(seen, now, 1) ||
+			     now->under_way[0] || now->under_way[1];
 	for (unsigned int rail = 0; rail < 2; rail++) {
 		uint64_t busy = busy_since(seen, now, rail);
 
@@ -242,6 +248,7 @@ static void add(struct mpib_balance_look *look, const struct mpib_balance_seen *
 			look->busy_most_nsec[rail] = busy;
 		look->under_way[rail] |= now->under_way[rail];
 		look->queued[rail] += now->posts[rail] - now->done[rail];
+		look->waiting[rail] += waiting(seen, now, rail);
 		look->done[rail] += now->done[rail] - seen->counts.done[rail];
 	}
 }
@@ -353,21 +360,6 @@ static bool says_enough(const struct mpib_balance_window *window)
 	       window->bytes[0] + window->bytes[1] >= MPIB_BALANCE_WINDOW_BYTES;
 }
 
-static bool is_of_several(const struct mpib_balance_window *window)
-{
-	return window->busy_usec[0] > 1.05 * window->busy_most_usec[0] ||
-	       window->busy_usec[1] > 1.05 * window->busy_most_usec[1];
-}
-
-/* Where connections tell the time of a long part at once, each has to come to it. */
-static bool is_long_enough(const struct mpib_balance_window *window)
-{
-	if (window->usec < MPIB_BALANCE_WINDOW_USEC)
-		return false;
-	return window->longest_usec < 2 * MPIB_BALANCE_WINDOW_USEC || !is_of_several(window) ||
-	       window->usec >= window->longest_usec;
-}
-
 /* True where the open window is full. One that says nothing for too long is begun anew, unless a
  * part that it waits for is under way. */
 static bool fill_window(struct mpib_balance *balance, const struct mpib_balance_look *look)
@@ -380,8 +372,6 @@ static bool fill_window(struct mpib_balance *balance, const struct mpib_balance_
 		open->busy_most_usec[rail] += (double)look->busy_most_nsec[rail] / 1000;
 		open->queued[rail] += look->queued[rail];
 		open->done[rail] += look->done[rail];
-		if ((double)look->busy_most_nsec[rail] / 1000 > open->longest_usec)
-			open->longest_usec = (double)look->busy_most_nsec[rail] / 1000;
 	}
 	open->usec += (double)look->usec;
 	open->looks++;
@@ -392,7 +382,7 @@ static bool fill_window(struct mpib_balance *balance, const struct mpib_balance_
 		return false;
 	}
 	if (says_enough(open))
-		return is_long_enough(open);
+		return open->usec >= MPIB_BALANCE_WINDOW_USEC;
 	if (open->usec >= MPIB_BALANCE_LONGEST_USEC &&
 	    !(open->bytes[0] <= 0 && look->under_way[0]) &&
 	    !(open->bytes[1] <= 0 && look->under_way[1])) {
@@ -454,7 +444,7 @@ static void doubt_idle(struct estimate window[2])
 	}
 }
 
-/* Bits 0 and 1: the rails that were faster than the average by far, 2 and 3: slower. */
+/* The rails that were faster than the average by far, and those that were slower. */
 static uint8_t far_off(const struct estimate window[2], const struct mpib_balance_sum *average)
 {
 	unsigned int off = 0;
@@ -462,17 +452,19 @@ static uint8_t far_off(const struct estimate window[2], const struct mpib_balanc
 	for (unsigned int rail = 0; rail < 2; rail++) {
 		double rate = rate_of(average, rail);
 
-		off |= (window[rail].least > rate * (1 + STEP_PART)) << rail |
-		       (window[rail].most < rate * (1 - STEP_PART)) << (rail + 2);
+		if (window[rail].least > rate * (1 + STEP_PART))
+			off |= FAR_FASTER(rail);
+		if (window[rail].most < rate * (1 - STEP_PART))
+			off |= FAR_SLOWER(rail);
 	}
 	return (uint8_t)off;
 }
 
-static void set(struct mpib_balance_sum *sum, const struct estimate window[2])
+static void set(struct mpib_balance_sum *sum, const struct estimate window[2], uint32_t settle_usec)
 {
 	for (unsigned int rail = 0; rail < 2; rail++) {
-		sum->usec[rail] = window[rail].usec;
-		sum->bytes[rail] = window[rail].rate * window[rail].usec;
+		sum->usec[rail] = lesser(window[rail].usec, settle_usec);
+		sum->bytes[rail] = window[rail].rate * sum->usec[rail];
 	}
 }
 
@@ -489,28 +481,6 @@ static void fade(struct mpib_balance_sum *average, const struct estimate window[
 	}
 }
 
-/* Steps get smaller where they go to and fro. */
-static void lean(struct mpib_balance *balance, const struct estimate window[2])
-{
-	double most = greater(window[0].busy, window[1].busy);
-	double idle = (window[0].busy - window[1].busy) / most; /* above 0: SUP idles more */
-	double pace = fabs(balance->pace);
-	double step;
-
-	if (fabs(idle) < IDLE_NOTICED)
-		return;
-	pace = lesser(pace, PACE_MOST);
-	pace = (balance->pace < 0) == (idle < 0) ? lesser(pace * 1.1, PACE_MOST)
-						 : greater(pace / 2, PACE_LEAST);
-	step = lesser(pace, fabs(idle) / 5);
-	/* It leant too far, then. */
-	if ((balance->lean < 0) != (idle < 0))
-		balance->lean *= 1 - fabs(idle);
-	balance->pace = idle < 0 ? -pace : pace;
-	balance->lean =
-		greater(-LEAN_MOST, lesser(LEAN_MOST, balance->lean + (idle < 0 ? -step : step)));
-}
-
 /* How many parts are under way at a look, on the average: of more windows where they are few, since
  * a single look then says little. */
 static void follow_queues(struct mpib_balance *balance)
@@ -524,55 +494,60 @@ static void follow_queues(struct mpib_balance *balance)
 			(open->queued[rail] / open->looks - balance->queued[rail]) * weight;
 }
 
-/* Above 0: more parts wait for SOUT, up to 1. 0 where they are few, or about as many for SUP. */
-static double longer_queue(const struct mpib_balance *balance)
+static double beyond(double off, double noticed)
 {
-	double sum = balance->queued[0] + balance->queued[1];
-	double longer;
-
-	if (sum < QUEUE_LEAST)
-		return 0;
-	longer = (balance->queued[0] - balance->queued[1]) / sum;
-	return fabs(longer) < QUEUE_NOTICED ? 0 : longer;
+	return off - greater(-noticed, lesser(noticed, off));
 }
 
-/* Neither rail idled, and yet parts wait for one of them: parts are short and many, so that some
- * are on the way there and back all the time, or the process polls seldom. The window says nothing
- * of rates, then: they would follow from the share, and let it drift. */
-static bool says_nothing(const struct mpib_balance *balance, const struct estimate window[2])
+/* Above 0, up to 1: messages wait for SOUT, and SUP has room; below 0: the other way round; 0: they
+ * wait for both alike, as far as can be told. */
+static double uneven(const struct mpib_balance *balance, const struct estimate window[2])
+{
+	double parts = balance->queued[0] + balance->queued[1];
+	double busiest = greater(window[0].busy, window[1].busy);
+
+	if (parts < QUEUE_LEAST)
+		return beyond((window[0].busy - window[1].busy) / busiest, IDLE_NOTICED);
+	return beyond((balance->queued[0] - balance->queued[1]) / parts, QUEUE_NOTICED);
+}
+
+/* A rail that has room is at least as fast as it was. */
+static void believe_no_slower(struct estimate *window, double rate)
+{
+	window->rate = greater(window->rate, rate);
+	window->least = lesser(window->least, window->rate);
+	window->most = greater(window->most, window->rate);
+}
+
+static void step(struct mpib_balance *balance, const struct mpib_balance_limits *limits,
+		 const struct estimate window[2])
+{
+	/* It may have come within the window before. */
+	bool alike = !far_off(window, &balance->latest);
+
+	set(&balance->average, window, limits->settle_usec);
+	for (unsigned int rail = 0; rail < 2 && alike; rail++) {
+		balance->average.bytes[rail] += balance->latest.bytes[rail];
+		balance->average.usec[rail] += balance->latest.usec[rail];
+	}
+	balance->off = 0;
+	balance->restless += STEP_COST;
+}
+
+/* The rate of the rail that has room, as long as it may have more. */
+static void creep(struct mpib_balance *balance, const struct mpib_balance_limits *limits,
+		  double off)
 {
 	const struct mpib_balance_window *open = &balance->open;
+	/* in windows */
+	double wait = (balance->queued[0] + balance->queued[1]) /
+		      greater(1, open->done[0] + open->done[1]);
+	double by = CREEP * off / (1 + wait) + lesser(0.5, wait) * (off - balance->uneven);
 
-	return window[0].busy >= ALWAYS_BUSY && window[1].busy >= ALWAYS_BUSY &&
-	       lesser(open->done[0], open->done[1]) * SHORT_PART_USEC >= open->usec &&
-	       fabs(longer_queue(balance)) > 0;
-}
-
-/* How long parts wait, as a part of the window, by how many do and how many came through. */
-static double wait_part(const struct mpib_balance *balance)
-{
-	const struct mpib_balance_window *open = &balance->open;
-	double wait = (balance->queued[0] + balance->queued[1]) / (open->done[0] + open->done[1]);
-
-	return greater(0, lesser(1, wait) - WAIT_NOTICED);
-}
-
-/* The share leans away from it. It takes a while until a queue shows that: the pace grows slowly.
- */
-static void lean_from_queue(struct mpib_balance *balance)
-{
-	double longer = longer_queue(balance);
-	double wait = wait_part(balance);
-	double most = QUEUE_PACE_MOST / (1 + QUEUE_PACE_SLOWER * wait);
-	double pace = fabs(balance->pace);
-	double step;
-
-	pace *= (balance->pace < 0) == (longer < 0) ? 1.1 : 0.25;
-	pace = lesser(most, greater(pace, QUEUE_PACE_LEAST));
-	step = pace * longer + QUEUE_GROWTH * wait * (longer - balance->longer);
-	balance->longer = longer;
-	balance->pace = longer < 0 ? -pace : pace;
-	balance->lean = greater(-LEAN_MOST, lesser(LEAN_MOST, balance->lean + step));
+	if (off > 0 && balance->share < limits->most)
+		balance->average.bytes[1] *= exp(by);
+	else if (off < 0 && balance->share > limits->least)
+		balance->average.bytes[0] *= exp(-by);
 }
 
 /* Takes the window into what is known: how. */
@@ -582,43 +557,37 @@ static enum mpib_balance_reason learn(struct mpib_balance *balance,
 	struct estimate window[2] = { estimate(&balance->open, 0), estimate(&balance->open, 1) };
 	enum mpib_balance_reason reason = MPIB_BALANCE_AVERAGE;
 	uint8_t before = balance->off;
+	double off;
 
 	balance->restless -= balance->restless > 0;
 	/* Before the first one is taken nothing better is known. */
 	if (balance->measured)
 		doubt_idle(window);
 	follow_queues(balance);
-	if (balance->measured && says_nothing(balance, window)) {
-		balance->off = 0;
-		lean_from_queue(balance);
-		return MPIB_BALANCE_AVERAGE;
-	}
+	off = uneven(balance, window);
+	if (balance->measured && off != 0 &&
+	    (balance->queued[0] + balance->queued[1] >= QUEUE_LEAST ||
+	     (window[off < 0].busy >= ALWAYS_BUSY && window[off > 0].busy < OFTEN_IDLE)))
+		believe_no_slower(&window[off > 0], rate_of(&balance->average, off > 0));
+
 	balance->off = balance->measured ? far_off(window, &balance->average) : 0;
 	if (!balance->measured) {
-		set(&balance->average, window);
+		set(&balance->average, window, limits->settle_usec);
 		balance->measured = true;
-		balance->lean = 0;
-		balance->pace = PACE_START;
 		reason = balance->returned ? MPIB_BALANCE_RETURN : MPIB_BALANCE_FIRST;
 	} else if (balance->off & before && balance->restless + STEP_COST <= STEPS_AT_ONCE_MAX) {
-		/* It may have come within the window before. */
-		bool alike = !far_off(window, &balance->latest);
-
-		set(&balance->average, window);
-		for (unsigned int rail = 0; rail < 2 && alike; rail++) {
-			balance->average.bytes[rail] += balance->latest.bytes[rail];
-			balance->average.usec[rail] += balance->latest.usec[rail];
-		}
-		balance->off = 0;
-		balance->lean = 0;
-		balance->pace = PACE_START;
-		balance->restless += STEP_COST;
+		step(balance, limits, window);
 		reason = MPIB_BALANCE_STEP;
 	} else {
+		for (unsigned int rail = 0; rail < 2; rail++)
+			if (balance->off & ~before & (FAR_FASTER(rail) | FAR_SLOWER(rail)) &&
+			    balance->open.usec < limits->settle_usec)
+				window[rail].weight *= LONE_WEIGHT;
 		fade(&balance->average, window, limits->settle_usec);
-		lean(balance, window);
+		creep(balance, limits, off);
 	}
-	set(&balance->latest, window);
+	balance->uneven = off;
+	set(&balance->latest, window, limits->settle_usec);
 	return reason;
 }
 
@@ -666,9 +635,33 @@ enum mpib_balance_reason mpib_balance_put(struct mpib_balance *balance,
 static uint32_t balanced(const struct mpib_balance *balance)
 {
 	double sout = rate_of(&balance->average, 0);
-	double sup = rate_of(&balance->average, 1) * exp(balance->lean);
+	double sup = rate_of(&balance->average, 1);
 
 	return (uint32_t)(sup / (sout + sup) * MPIB_SHARE_MAX + 0.5);
+}
+
+/* Nothing is measured, as one rail has completed nothing yet: it can't be faster than if it were
+ * about to complete what is under way. So the messages that follow needn't be divided as badly as
+ * the first ones. */
+static enum mpib_balance_reason guess(struct mpib_balance *balance,
+				      const struct mpib_balance_limits *limits,
+				      const struct mpib_balance_look *look, uint64_t now_usec)
+{
+	const struct mpib_balance_window *open = &balance->open;
+	unsigned int slow = open->bytes[0] > 0;
+	double at_most, other;
+	uint32_t share;
+
+	if (balance->measured || open->bytes[slow] > 0 || !look->under_way[slow] ||
+	    open->bytes[!slow] < MPIB_BALANCE_WINDOW_BYTES || open->busy_most_usec[!slow] <= 0 ||
+	    open->usec < MPIB_BALANCE_WINDOW_USEC)
+		return MPIB_BALANCE_NOTHING;
+	at_most = (double)look->waiting[slow] / open->usec;
+	other = open->bytes[!slow] / open->busy_most_usec[!slow];
+	share = (uint32_t)((slow ? at_most : other) / (at_most + other) * MPIB_SHARE_MAX + 0.5);
+	if (slow ? share >= balance->share : share <= balance->share)
+		return MPIB_BALANCE_NOTHING;
+	return mpib_balance_put(balance, limits, share, MPIB_BALANCE_START, now_usec);
 }
 
 enum mpib_balance_reason mpib_balance_step(struct mpib_balance *balance,
@@ -692,7 +685,7 @@ enum mpib_balance_reason mpib_balance_step(struct mpib_balance *balance,
 		balance->returned = true;
 	}
 	if (!fill_window(balance, look))
-		return MPIB_BALANCE_NOTHING;
+		return guess(balance, limits, look, now_usec);
 
 	reason = learn(balance, limits);
 	balance->returned = false;

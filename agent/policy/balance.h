@@ -72,8 +72,9 @@ struct mpib_balance_look {
 	uint64_t bytes[2];
 	uint64_t busy_nsec[2];	    /* of all together */
 	uint64_t busy_most_nsec[2]; /* of the busiest one */
-	unsigned int connections;   /* that told of any */
+	unsigned int connections;   /* that told of any, or have parts under way */
 	uint32_t queued[2];	    /* parts under way at the moment, of all together */
+	uint64_t waiting[2];	    /* their bytes */
 	uint32_t done[2];	    /* parts that completed */
 	bool under_way[2];	    /* parts are */
 };
@@ -93,7 +94,7 @@ const char *mpib_balance_lie_text(enum mpib_balance_lie lie);
 
 enum mpib_balance_reason {
 	MPIB_BALANCE_NOTHING = 0, /* no new share */
-	MPIB_BALANCE_START,	  /* not measured yet: the ports' speeds, or equal parts */
+	MPIB_BALANCE_START,	  /* not measured yet: the ports' speeds, equal parts, or a guess */
 	MPIB_BALANCE_FIRST,	  /* the first window */
 	MPIB_BALANCE_AVERAGE,	  /* the moving average went there */
 	MPIB_BALANCE_STEP,	  /* two windows in a row were far off it */
@@ -137,7 +138,6 @@ struct mpib_balance_window {
 	double bytes[2];
 	double busy_usec[2]; /* as in a look */
 	double busy_most_usec[2];
-	double longest_usec;	  /* that one connection told in one look */
 	unsigned int connections; /* at most in one look */
 	double queued[2];	  /* summed over looks */
 	double done[2];
@@ -150,19 +150,16 @@ struct mpib_balance {
 	uint8_t lost;	   /* bits of rails */
 	bool measured;	   /* `average` has something */
 	bool returned;	   /* the next window is the first one after a loss */
-	uint8_t off;	   /* how the latest window was off: a bit a rail and side */
+	uint8_t off;	   /* rails that were far off in the latest window, by rail and side */
 	uint32_t restless; /* goes up with each step, down with each window */
-	double lean; /* logarithm of the rates' ratio beyond what was measured: while one rail idles
-		      * and the other doesn't it has more to give */
-	double pace; /* of that; its sign is the latest direction */
-	double queued[2];		 /* parts under way at a look, of the latest windows */
-	double longer;			 /* SOUT's queue of the latest window that went by queues */
-	struct mpib_balance_sum average; /* older ones weigh less */
-	struct mpib_balance_sum latest;	 /* the latest window */
-	struct mpib_balance_window open; /* the one that is being filled */
-	uint64_t windows;		 /* used */
-	uint64_t unused;		 /* windows that said too little */
-	uint64_t changes;		 /* of the share */
+	double queued[2];  /* parts under way at a look, of the latest windows */
+	double uneven;	   /* of the latest window: above 0, SUP had room, below, SOUT */
+	struct mpib_balance_sum average;		    /* older ones weigh less */
+	struct mpib_balance_sum latest;			    /* the latest window */
+	struct mpib_balance_window open;		    /* the one that is being filled */
+	uint64_t windows;				    /* used */
+	uint64_t unused;				    /* windows that said too little */
+	uint64_t changes;				    /* of the share */
 	struct mpib_balance_move moves[MPIB_BALANCE_MOVES]; /* the latest first */
 };
 

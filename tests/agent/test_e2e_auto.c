@@ -99,9 +99,9 @@ static uint64_t now_nsec(void)
 }
 
 /* What a connection with slot @n carries in @nsec where the rails give so many bytes a microsecond:
- * the slower one for its part is busy all the time. */
+ * the slower one for its part is busy all the time, and @window parts are under way on it. */
 static void carry_by(struct mpib_counter_entry *entry, unsigned int n, uint64_t nsec, double sout,
-		     double sup)
+		     double sup, uint32_t window)
 {
 	double share = share_of(n) / 1024.0;
 	double slower = sout / (1 - share) < sup / share ? sout / (1 - share) : sup / share;
@@ -111,11 +111,17 @@ static void carry_by(struct mpib_counter_entry *entry, unsigned int n, uint64_t 
 
 	for (unsigned int rail = 0; rail < 2; rail++) {
 		uint64_t part = (uint64_t)parts[rail];
+		uint32_t under_way =
+			parts[rail] / rates[rail] >= parts[!rail] / rates[!rail] ? window : 1;
+		uint32_t posts;
 
 		entry->rail[rail].bytes += part;
 		mpib_hint_store((uint32_t *)&entry->share, share_of(n));
-		__atomic_fetch_add(&entry->rail[rail].requests, 1, __ATOMIC_RELEASE);
-		__atomic_fetch_add(&entry->rail[rail].completions, 1, __ATOMIC_RELEASE);
+		posts = (uint32_t)__atomic_add_fetch(&entry->rail[rail].requests, 1,
+						     __ATOMIC_RELEASE);
+		if (posts > entry->rail[rail].completions + under_way)
+			__atomic_store_n(&entry->rail[rail].completions, posts - under_way,
+					 __ATOMIC_RELEASE);
 		__atomic_fetch_add(&entry->busy[rail],
 				   2 * (uint64_t)((double)part / rates[rail] * 1000),
 				   __ATOMIC_RELEASE);
@@ -124,9 +130,9 @@ static void carry_by(struct mpib_counter_entry *entry, unsigned int n, uint64_t 
 
 static void carry(unsigned int n, uint64_t nsec, double sout, double sup)
 {
-	carry_by(job.entry[n], n, nsec, sout, sup);
+	carry_by(job.entry[n], n, nsec, sout, sup, 4);
 	if (n == 0 && job.second)
-		carry_by(job.second, n, nsec, sup, sout);
+		carry_by(job.second, n, nsec, sup, sout, 16);
 }
 
 /* The same as time goes by, until the share is from @least to @most; false: it wasn't for @ms. */
@@ -366,7 +372,7 @@ static void another_users_process_moves_no_share(void **state)
 	end_job();
 }
 
-/* While it lives its counters count: the rails of both are as fast then. */
+/* While it lives its counters count: more messages wait for SUP then. */
 static void counters_of_a_process_that_ended_move_no_share(void **state)
 {
 	pid_t pid;

@@ -117,18 +117,19 @@ static void it_finds_the_balance_from_equal_parts(void **state)
 static void it_keeps_still_where_it_is(void **state)
 {
 	struct flow flow = make_flow(500, 2000);
-	uint64_t changes;
-	double part;
+	double bytes, part;
 
 	ticks(&flow, 20);
-	changes = flow.balance.changes;
-	part = part_of_sum(&flow, 1000);
+	bytes = link_bytes(&flow.link);
+	/* A little to and fro, as the queues have it. */
+	for (unsigned int n = 0; n < 1000; n++) {
+		ticks(&flow, 1);
+		assert_in_range(flow.balance.share, 819 - 13, 819 + 13);
+	}
+	part = (link_bytes(&flow.link) - bytes) / (1000 * TICK) / 2500;
 	SHOULD(part >= 0.99, "share %u carries %.3f", flow.balance.share, part);
-	/* Small ones, as the queues have it. */
-	assert_in_range(flow.balance.changes - changes, 0, 200);
-	assert_in_range(flow.balance.share, 805, 830);
 	assert_true(flow.balance.windows > 1000);
-	assert_in_range(mpib_balance_rate(&flow.balance, 1) / 100000000, 19, 20); /* with latency */
+	assert_in_range(mpib_balance_rate(&flow.balance, 1) / 100000000, 18, 21);
 }
 
 /* One of the latest changes was for @reason. */
@@ -346,6 +347,103 @@ static void it_finds_the_balance_of_rails_that_are_fast(void **state)
 	}
 }
 
+/* A rail with one part at a time waits for the way there and back with each, and seems slower than
+ * it is while messages wait for the other one. */
+static void a_rail_that_has_room_is_not_taken_for_slow(void **state)
+{
+	static const double rates[][2] = { { 2.45, 7.35 }, { 7.35, 2.45 }, { 1.1, 8.7 } };
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(rates) * 2; k++) {
+		const double *rate = rates[k / 2];
+		struct flow flow = make_flow(rate[0], rate[1]);
+		double part;
+
+		flow.link.latency = 1000;
+		flow.link.noise = k % 2 ? 0.05 : 0.2;
+		flow.link.connection[0].size = 1 << 16;
+		flow.link.connection[0].window = 8;
+		ticks(&flow, 50);
+		part = part_of_sum(&flow, 300);
+		SHOULD(part >= 0.98, "%g:%g, noise %g: share %u carries %.3f", rate[0], rate[1],
+		       flow.link.noise, flow.balance.share, part);
+	}
+}
+
+/* Parts take longer than windows, and the times that connections tell are of other windows. */
+static void several_connections_with_long_parts_settle(void **state)
+{
+	static const double rates[][2] = { { 52.5, 157.5 }, { 157.5, 52.5 }, { 105, 105 } };
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(rates) * 2; k++) {
+		const double *rate = rates[k / 2];
+		struct flow flow = make_flow(rate[0], rate[1]);
+		double part;
+
+		flow.link.latency = 100;
+		flow.link.noise = 0.05;
+		for (unsigned int n = 0; n < LINK_CONNECTIONS_MAX; n++)
+			flow.link.connection[n] = (struct link_connection){
+				.size = 4 << 20, .window = 2, .qps = { 1 + k % 2, 1 + k % 2 }
+			};
+		ticks(&flow, 100);
+		part = part_of_sum(&flow, 400);
+		SHOULD(part >= 0.93, "%g:%g, %zu queue pairs: share %u carries %.3f", rate[0],
+		       rate[1], 1 + k % 2, flow.balance.share, part);
+	}
+}
+
+/* What the first messages wait for can be told before it is done. */
+static void the_first_messages_are_not_waited_for(void **state)
+{
+	static const double rates[][2] = { { 178, 22 }, { 22, 178 }, { 40, 160 } };
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(rates); k++) {
+		const double *rate = rates[k];
+		struct flow flow = make_flow(rate[0], rate[1]);
+		double part;
+
+		flow.link.connection[0].qps[0] = 2;
+		flow.link.connection[0].qps[1] = 4;
+		ticks(&flow, 10);
+		part = part_of_sum(&flow, 20);
+		SHOULD(part >= 0.75, "%g:%g: share %u carries %.3f", rate[0], rate[1],
+		       flow.balance.share, part);
+	}
+}
+
+/* A bound that keeps a rail from its part is no reason to take it for faster and faster. */
+static void a_rail_at_a_bound_is_not_taken_for_faster(void **state)
+{
+	struct flow flow = make_flow(500, 2000);
+
+	flow.limits.most = 600;
+	ticks(&flow, 500);
+	assert_int_equal(flow.balance.share, 600);
+	assert_in_range(mpib_balance_rate(&flow.balance, 1) / 100000000, 18, 21);
+	flow.limits.most = 993;
+	ticks(&flow, 3);
+	assert_in_range(flow.balance.share, 800, 840);
+}
+
+/* A rail stands still for two looks, again and again. */
+static void one_window_that_is_far_off_moves_little(void **state)
+{
+	struct flow flow = make_flow(500, 2000);
+	double off = 0;
+
+	flow.link.noise = 0.05;
+	ticks(&flow, 50);
+	for (unsigned int n = 0; n < 400; n++) {
+		const unsigned int rail = n / 40 % 2;
+
+		flow.link.rate[rail] = (rail ? 2000 : 500) * (n % 40 < 1 ? 0.001 : 1);
+		ticks(&flow, 1);
+		flow.link.rate[rail] = rail ? 2000 : 500;
+		off += fabs(flow.balance.share - 819.0);
+	}
+	SHOULD(off / 400 < 16, "off by %.1f on the average", off / 400);
+}
+
 /* What was posted at equal parts waits for SUP for long, and says nothing of the share by then. */
 static void the_queue_of_long_parts_is_no_reason(void **state)
 {
@@ -356,7 +454,7 @@ static void the_queue_of_long_parts_is_no_reason(void **state)
 	ticks(&flow, 15);
 	for (unsigned int n = 0; n < 100; n++) {
 		ticks(&flow, 1);
-		assert_in_range(flow.balance.share, 106, 118);
+		assert_in_range(flow.balance.share, 100, 125);
 	}
 }
 
@@ -382,7 +480,7 @@ static void it_is_not_misled_by_rails_that_make_up_for_idle_time(void **state)
 		flow.link.connection[0].window = loads[load].window;
 		ticks(&flow, 20);
 		part = part_of_sum(&flow, 200);
-		SHOULD(part >= 0.985, "%g:%g, messages of %g, window %u: share %u carries %.3f",
+		SHOULD(part >= 0.95, "%g:%g, messages of %g, window %u: share %u carries %.3f",
 		       rate[0], rate[1], loads[load].size, loads[load].window, flow.balance.share,
 		       part);
 	}
@@ -433,8 +531,9 @@ static void a_lost_rail_is_no_measure_and_its_return_is_a_step(void **state)
 	/* It comes back with another speed. */
 	flow.link.lost = 0;
 	flow.link.rate[1] = 1000;
-	ticks(&flow, 5);
+	ticks(&flow, 3);
 	assert_true(has_moved(&flow, MPIB_BALANCE_RETURN));
+	ticks(&flow, 2);
 	assert_in_range(flow.balance.share, 670, 695);
 }
 
@@ -832,6 +931,11 @@ int main(void)
 		cmocka_unit_test(rails_that_both_idle_are_compared),
 		cmocka_unit_test(long_queues_of_short_parts_do_not_swing),
 		cmocka_unit_test(it_finds_the_balance_of_rails_that_are_fast),
+		cmocka_unit_test(a_rail_that_has_room_is_not_taken_for_slow),
+		cmocka_unit_test(several_connections_with_long_parts_settle),
+		cmocka_unit_test(the_first_messages_are_not_waited_for),
+		cmocka_unit_test(a_rail_at_a_bound_is_not_taken_for_faster),
+		cmocka_unit_test(one_window_that_is_far_off_moves_little),
 		cmocka_unit_test(the_queue_of_long_parts_is_no_reason),
 		cmocka_unit_test(it_is_not_misled_by_rails_that_make_up_for_idle_time),
 		cmocka_unit_test(two_flows_that_find_theirs_fill_both_rails),
