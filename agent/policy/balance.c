@@ -42,12 +42,15 @@
 #define LONE_WEIGHT 0.25
 
 /* With so many parts under way at a look, on the average, they tell for which rail messages wait;
- * fewer say too little. And what the rails differ by at least, as a part of their sum, or of the
- * time that the busier one is busy. */
+ * fewer say too little. What rails differ by at least: their queues, as a part of their sum, the
+ * less the more parts there are, by the square root; and times of being busy, as a part of the
+ * longer. */
 #define QUEUE_LEAST   1.5
 #define QUEUE_LONG    16.0
-#define QUEUE_NOTICED 0.2
+#define BUSY_WEIGHT   0.05
+#define QUEUE_NOTICED 0.4
 #define IDLE_NOTICED  0.01
+#define IDLE_OF_MANY  0.03
 #define ALWAYS_BUSY   0.97
 #define OFTEN_IDLE    0.8
 
@@ -489,9 +492,12 @@ static void follow_queues(struct mpib_balance *balance)
 	double sum = (open->queued[0] + open->queued[1]) / open->looks;
 	double weight = lesser(0.5, greater(0.1, sum / QUEUE_LONG));
 
-	for (unsigned int rail = 0; rail < 2; rail++)
+	for (unsigned int rail = 0; rail < 2; rail++) {
+		balance->busy[rail] +=
+			(open->busy_usec[rail] / open->usec - balance->busy[rail]) * BUSY_WEIGHT;
 		balance->queued[rail] +=
 			(open->queued[rail] / open->looks - balance->queued[rail]) * weight;
+	}
 }
 
 static double beyond(double off, double noticed)
@@ -505,10 +511,17 @@ static double uneven(const struct mpib_balance *balance, const struct estimate w
 {
 	double parts = balance->queued[0] + balance->queued[1];
 	double busiest = greater(window[0].busy, window[1].busy);
+	double by_queue;
 
 	if (parts < QUEUE_LEAST)
 		return beyond((window[0].busy - window[1].busy) / busiest, IDLE_NOTICED);
-	return beyond((balance->queued[0] - balance->queued[1]) / parts, QUEUE_NOTICED);
+	by_queue = beyond((balance->queued[0] - balance->queued[1]) / parts,
+			  QUEUE_NOTICED / sqrt(parts));
+	if (by_queue != 0 || balance->open.connections < 2)
+		return by_queue;
+	return beyond((balance->busy[0] - balance->busy[1]) /
+			      greater(balance->busy[0], balance->busy[1]),
+		      IDLE_OF_MANY);
 }
 
 /* A rail that has room is at least as fast as it was. */
@@ -517,6 +530,13 @@ static void believe_no_slower(struct estimate *window, double rate)
 	window->rate = greater(window->rate, rate);
 	window->least = lesser(window->least, window->rate);
 	window->most = greater(window->most, window->rate);
+}
+
+/* It is far off by itself, and may tell time of before. */
+static void believe_little(struct estimate *window, double usec)
+{
+	window->usec = lesser(window->usec, usec);
+	window->weight *= LONE_WEIGHT;
 }
 
 static void step(struct mpib_balance *balance, const struct mpib_balance_limits *limits,
@@ -582,7 +602,7 @@ static enum mpib_balance_reason learn(struct mpib_balance *balance,
 		for (unsigned int rail = 0; rail < 2; rail++)
 			if (balance->off & ~before & (FAR_FASTER(rail) | FAR_SLOWER(rail)) &&
 			    balance->open.usec < limits->settle_usec)
-				window[rail].weight *= LONE_WEIGHT;
+				believe_little(&window[rail], balance->open.usec);
 		fade(&balance->average, window, limits->settle_usec);
 		creep(balance, limits, off);
 	}

@@ -153,6 +153,7 @@ struct mpib_balance {
 	uint8_t off;	   /* rails that were far off in the latest window, by rail and side */
 	uint32_t restless; /* goes up with each step, down with each window */
 	double queued[2];  /* parts under way at a look, of the latest windows */
+	double busy[2];	   /* connections that a rail is busy with, likewise */
 	double uneven;	   /* of the latest window: above 0, SUP had room, below, SOUT */
 	struct mpib_balance_sum average;		    /* older ones weigh less */
 	struct mpib_balance_sum latest;			    /* the latest window */
