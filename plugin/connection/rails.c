@@ -38,7 +38,7 @@ void mpib_rails_say_down(struct mpib_comm *comm, unsigned int rail, struct mpib_
 	down->epoch = loss->end.epoch;
 	say(comm, rail, MPIB_FRAME_RAIL_DOWN, payload,
 	    mpib_rail_down_encode(payload, down, comm->kind == MPIB_COUNTER_RECV));
-	loss->end.state = MPIB_RAIL_SAID;
+	__atomic_store_n(&loss->end.state, MPIB_RAIL_SAID, __ATOMIC_RELAXED);
 }
 
 void mpib_rails_say_up(struct mpib_comm *comm, unsigned int rail, const struct mpib_peer_qps *qps)
@@ -310,7 +310,7 @@ void mpib_rails_stop(struct mpib_comm *comm, unsigned int rail, enum mpib_rail_c
 	struct mpib_rail_loss *loss = &comm->rails->rail[rail];
 
 	mpib_watch_assert_locked();
-	loss->stopped = true;
+	__atomic_store_n(&loss->stopped, true, __ATOMIC_RELAXED);
 	loss->probing = false;
 	loss->cause = (uint8_t)cause;
 	loss->stopped_ms = mpib_now_ms();

@@ -157,11 +157,21 @@ static inline bool mpib_rails_possible(const struct mpib_comm *comm)
 	return comm->mem_mask == MPIB_RAILS_ALL && mpib_rails_return(comm);
 }
 
-/* Both under the watch lock, or by the progress thread, which alone makes a lost rail usable. */
+/* These under the watch lock, or by the progress thread, which alone makes a lost rail usable and
+ * settles a loss; other threads stop a rail and say so meanwhile. */
+static inline unsigned int mpib_rail_state(const struct mpib_comm *comm, unsigned int rail)
+{
+	return __atomic_load_n(&comm->rails->rail[rail].end.state, __ATOMIC_RELAXED);
+}
+
+static inline bool mpib_rail_stopped(const struct mpib_comm *comm, unsigned int rail)
+{
+	return __atomic_load_n(&comm->rails->rail[rail].stopped, __ATOMIC_RELAXED);
+}
+
 static inline bool mpib_rail_usable(const struct mpib_comm *comm, unsigned int rail)
 {
-	return comm->rails->rail[rail].end.state == MPIB_RAIL_UP &&
-	       !comm->rails->rail[rail].stopped;
+	return mpib_rail_state(comm, rail) == MPIB_RAIL_UP && !mpib_rail_stopped(comm, rail);
 }
 
 /* Under the watch lock. */

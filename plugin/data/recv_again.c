@@ -26,9 +26,7 @@ static unsigned int rows_open(const struct mpib_comm *comm)
 /* Whether the rail has queue pairs, able to receive. */
 static bool receives_on(const struct mpib_comm *comm, unsigned int rail)
 {
-	const struct mpib_rail_loss *loss = &comm->rails->rail[rail];
-
-	return !loss->stopped && loss->end.state <= MPIB_RAIL_MADE;
+	return !mpib_rail_stopped(comm, rail) && mpib_rail_state(comm, rail) <= MPIB_RAIL_MADE;
 }
 
 /* A row posted now, with one receive on each rail, could be divided by a sender that hasn't heard

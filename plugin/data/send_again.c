@@ -76,8 +76,8 @@ void mpib_send_missed(struct mpib_comm *comm, unsigned int rail)
 
 	chain->at = &chain->wr[MPIB_GROUP_MAX];
 	chain->next = NULL;
-	if (comm->rails->rail[rail].end.state != MPIB_RAIL_LOST &&
-	    comm->rails->rail[rail].end.state != MPIB_RAIL_MADE)
+	if (mpib_rail_state(comm, rail) != MPIB_RAIL_LOST &&
+	    mpib_rail_state(comm, rail) != MPIB_RAIL_MADE)
 		return;
 	group->head->pending |= (uint8_t)mpib_rail_bit(rail);
 	mpib_watch_lock();
@@ -380,7 +380,7 @@ static bool has_two_receives(const struct mpib_comm *comm, unsigned int part, ui
 {
 	/* A row that it may have posted after it made the new queue pairs of @part has one, until
 	 * it says that these are lost, too. */
-	return comm->rails->rail[part].end.state == MPIB_RAIL_LOST ||
+	return mpib_rail_state(comm, part) == MPIB_RAIL_LOST ||
 	       (int32_t)(row - comm->rails->made_head[part]) < 0;
 }
 
