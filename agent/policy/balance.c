@@ -12,7 +12,8 @@
  * Of a rail that has room that is too little: it is busy with the way there and back, too. So while
  * messages wait for the other rail, what is measured of it may raise its rate and not lower it, and
  * the rate creeps up until messages wait for both alike. They wait for the rail with more parts
- * under way, as a message has one on each; where few are, for the one that idles less.
+ * under way, as a message has one on each. Where few are, it is the one that idles less, and where
+ * the queues of several connections are alike, the one that more of them are busy with.
  *
  * After a pause a rail may seem faster than it is, as it makes up in a burst for the time that it
  * idled: so what idled for most of the time is taken for no faster than what it carried by far, and
