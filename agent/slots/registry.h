@@ -63,6 +63,8 @@ struct mpib_peer {
 	struct mpib_reg *look_next;	   /* the look at its counters (kept by traffic.c) */
 	uint32_t scan_next;
 	uint32_t scan_left;
+	uint32_t place_next; /* behind the entry that was found last */
+	uint32_t places_end; /* behind all that were found */
 	uint8_t look;
 	uint32_t n_tables;	       /* that it handed over so far (kept by traffic.c) */
 	bool rails_lied;	       /* some of its counts of rails can't be; told */

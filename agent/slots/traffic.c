@@ -19,6 +19,10 @@
 #define SCAN_MAX   131072u
 #define SEARCH_MAX 32768u
 
+/* A process puts one entry behind the other, and a registration may come before its entry: so a new
+ * one is searched for so far beyond those that are known, often. */
+#define NEAR 64u
+
 /* What it costs to tell news, in looks. */
 #define TELL_COST 64u
 
@@ -204,25 +208,28 @@ static struct mpib_user *user_of_round(const struct mpib_traffic *traffic,
 	return user;
 }
 
-static void find_and_look(struct mpib_traffic *traffic, struct mpib_reg *reg)
+static void found(struct mpib_traffic *traffic, struct mpib_reg *reg, uint32_t index)
+{
+	reg->place = index;
+	reg->peer->place_next = index + 1;
+	if (index >= reg->peer->places_end)
+		reg->peer->places_end = index + 1;
+	(void)look_at(traffic, reg);
+}
+
+/* Searches the first @entries, from behind the one that was found last. */
+static void search(struct mpib_traffic *traffic, struct mpib_reg *reg, uint32_t entries)
 {
 	struct mpib_user *user = user_of_round(traffic, reg->peer);
 	struct mpib_counter_bytes bytes;
-	uint32_t entries;
 	uint32_t conn_id;
 
-	if (!reg->peer->counters || look_at(traffic, reg))
-		return;
+	for (uint32_t n = 0; n < entries && user->searched < SEARCH_MAX; n++, user->searched++) {
+		uint32_t index = (reg->peer->place_next + n) % entries;
 
-	entries = mpib_counter_map_entries(reg->peer->counters);
-	if (entries > SEARCH_MAX - user->searched)
-		return;
-	user->searched += entries;
-	for (uint32_t n = 0; n < entries; n++) {
-		if (mpib_counter_map_at(reg->peer->counters, n, &conn_id, &bytes) &&
+		if (mpib_counter_map_at(reg->peer->counters, index, &conn_id, &bytes) &&
 		    conn_id == reg->conn_id) {
-			reg->place = n;
-			(void)look_at(traffic, reg);
+			found(traffic, reg, index);
 			return;
 		}
 	}
@@ -230,8 +237,12 @@ static void find_and_look(struct mpib_traffic *traffic, struct mpib_reg *reg)
 
 bool mpib_traffic_find(struct mpib_traffic *traffic, struct mpib_reg *reg)
 {
-	if (reg->place == MPIB_PLACE_NONE)
-		find_and_look(traffic, reg);
+	uint32_t entries, near = reg->peer->places_end + NEAR;
+
+	if (reg->place == MPIB_PLACE_NONE && reg->peer->counters) {
+		entries = mpib_counter_map_entries(reg->peer->counters);
+		search(traffic, reg, near < entries ? near : entries);
+	}
 	return reg->place != MPIB_PLACE_NONE;
 }
 
@@ -239,7 +250,8 @@ void mpib_traffic_last(struct mpib_traffic *traffic, struct mpib_reg *reg)
 {
 	struct mpib_slot *slot = mpib_registry_slot(traffic->registry, reg->slot);
 
-	find_and_look(traffic, reg);
+	if (reg->peer->counters && !look_at(traffic, reg))
+		search(traffic, reg, mpib_counter_map_entries(reg->peer->counters));
 	uncount_rails(traffic, slot, &reg->rails);
 	slot->n_gin -= reg->gin;
 	if (slot->n_regs == 1)
@@ -279,10 +291,8 @@ static uint32_t scan(struct mpib_traffic *traffic, struct mpib_peer *peer, uint3
 		peer->scan_next = (index + 1) % mpib_counter_map_entries(peer->counters);
 		if (mpib_counter_map_at(peer->counters, index, &conn_id, &bytes))
 			reg = mpib_registry_find(traffic->registry, peer, conn_id);
-		if (reg && reg->place == MPIB_PLACE_NONE) {
-			reg->place = index;
-			(void)look_at(traffic, reg);
-		}
+		if (reg && reg->place == MPIB_PLACE_NONE)
+			found(traffic, reg, index);
 	}
 	if (!peer->scan_left || user->scanned >= SCAN_MAX)
 		peer->look = LOOK_NOT;
@@ -413,5 +423,7 @@ int mpib_traffic_set_table(struct mpib_traffic *traffic, struct mpib_peer *peer,
 	mpib_registry_peer_count(registry, peer, map);
 	peer->n_tables++;
 	peer->scan_next = 0;
+	peer->place_next = 0;
+	peer->places_end = 0;
 	return 0;
 }

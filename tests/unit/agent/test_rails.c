@@ -10,6 +10,7 @@
 #include "agent/journal/journal_socket.h"
 #include "agent/slots/traffic.h"
 #include "common/counters.h"
+#include "common/macros.h"
 #include "tests/unit/agent/test.h"
 
 #define SOUT 0
@@ -181,7 +182,8 @@ static void after_a_restart_only_what_is_lost_now_is_news(void **state)
 
 /* ---- a world: two processes, their tables, and what is told ---------------------------------- */
 
-#define ENTRIES 64u
+#define ENTRIES MPIB_COUNTERS_ENTRIES
+#define FLOWS	64u
 
 static struct {
 	struct mpib_registry *registry;
@@ -264,13 +266,19 @@ static struct mpib_reg *add(unsigned int peer, uint32_t conn_id, uint32_t flow)
 	return reg;
 }
 
-/* A connection with both rails, in the entry of its number. */
-static struct mpib_reg *connection(unsigned int peer, uint32_t conn_id, uint32_t flow)
+/* The entry of a connection's number. */
+static void publish(unsigned int peer, uint32_t conn_id)
 {
 	*entry_at(peer, conn_id) = (struct mpib_counter_entry){ .kind = MPIB_COUNTER_SEND,
 								.conn_id = conn_id,
 								.rails_up = 3,
 								.state = MPIB_COUNTER_LIVE };
+}
+
+/* A connection with both rails, in the entry of its number. */
+static struct mpib_reg *connection(unsigned int peer, uint32_t conn_id, uint32_t flow)
+{
+	publish(peer, conn_id);
 	return add(peer, conn_id, flow);
 }
 
@@ -499,7 +507,7 @@ static void many_flows_are_told_in_slices(void **state)
 	unsigned int slices = 1;
 
 	(void)state;
-	for (uint32_t n = 0; n < ENTRIES; n++) {
+	for (uint32_t n = 0; n < FLOWS; n++) {
 		connection(0, n, n);
 		lose(0, n);
 	}
@@ -507,8 +515,44 @@ static void many_flows_are_told_in_slices(void **state)
 	for (unsigned int before = 0; mpib_traffic_step(&world.traffic);
 	     before = world.n_told, slices++)
 		assert_true(world.n_told - before <= 8);
-	assert_int_equal(world.n_told, ENTRIES);
-	assert_true(slices >= ENTRIES / 8);
+	assert_int_equal(world.n_told, FLOWS);
+	assert_true(slices >= FLOWS / 8);
+}
+
+/* A share that finds itself wants all connections at once, those of before their entry as well. */
+static void new_connections_are_found_at_once(void **state)
+{
+	struct mpib_reg *early[16];
+
+	(void)state;
+	for (uint32_t n = 0; n < MPIB_ARRAY_SIZE(early); n++)
+		early[n] = add(0, n, 0);
+	for (uint32_t n = 0; n < 20 * MPIB_ARRAY_SIZE(early); n++)
+		assert_false(mpib_traffic_find(&world.traffic, early[n % 16]));
+	for (uint32_t n = 1; n < 512; n++)
+		if (n < MPIB_ARRAY_SIZE(early))
+			publish(0, n);
+		else
+			assert_true(mpib_traffic_find(&world.traffic, connection(0, n, 0)));
+	for (uint32_t n = 1; n < MPIB_ARRAY_SIZE(early); n++)
+		assert_true(mpib_traffic_find(&world.traffic, early[n]));
+	publish(0, 0);
+	assert_true(mpib_traffic_find(&world.traffic, early[0]));
+}
+
+/* What isn't there is searched for in vain, for so long in a round. */
+static void searches_in_vain_have_an_end(void **state)
+{
+	struct mpib_reg *absent = add(0, ENTRIES + 1, 0);
+	struct mpib_reg *there = connection(0, 7, 0);
+
+	(void)state;
+	for (unsigned int n = 0; n < 1000; n++)
+		assert_false(mpib_traffic_find(&world.traffic, absent));
+	assert_false(mpib_traffic_find(&world.traffic, there));
+	look();
+	assert_true(mpib_traffic_find(&world.traffic, there));
+	assert_false(mpib_traffic_find(&world.traffic, absent));
 }
 
 /* ---- entries -------------------------------------------------------------------------------- */
@@ -661,6 +705,8 @@ int main(void)
 		WORLD_TEST(an_entry_that_is_free_tells_no_state),
 		WORLD_TEST(another_table_of_a_process_begins_anew),
 		WORLD_TEST(many_flows_are_told_in_slices),
+		WORLD_TEST(new_connections_are_found_at_once),
+		WORLD_TEST(searches_in_vain_have_an_end),
 		cmocka_unit_test(entries_have_the_fields_of_the_queries),
 		cmocka_unit_test(a_flap_is_told_in_its_order),
 		cmocka_unit_test(rails_that_flap_leave_room_for_other_entries),
