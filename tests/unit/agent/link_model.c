@@ -71,8 +71,32 @@ static bool is_free(const struct link_part *part)
 	return part->left <= 0 && part->done <= 0;
 }
 
+static bool is_silent(const struct link *link)
+{
+	for (unsigned int n = 0; n < LINK_CONNECTIONS_MAX; n++)
+		if (link->connection[n].under_way[0] || link->connection[n].under_way[1])
+			return false;
+	return true;
+}
+
+/* True where messages may be posted. */
+static bool in_step(struct link *link)
+{
+	if (!link->in_step)
+		return true;
+	if (!is_silent(link)) {
+		link->next_step = 0;
+		return false;
+	}
+	if (link->next_step <= 0)
+		link->next_step = link->now + link->pause;
+	return link->next_step <= link->now;
+}
+
 static void fill_windows(struct link *link, uint32_t share)
 {
+	if (!in_step(link))
+		return;
 	for (unsigned int n = 0; n < LINK_CONNECTIONS_MAX; n++) {
 		struct link_connection *c = &link->connection[n];
 
@@ -175,6 +199,8 @@ void link_run(struct link *link, uint32_t share, double usec)
 		for (unsigned int n = 0; n < LINK_CONNECTIONS_MAX; n++)
 			(void)complete_parts(link, &link->connection[n]);
 		fill_windows(link, share);
+		if (link->next_step > link->now && link->next_step < at)
+			at = link->next_step;
 		for (unsigned int n = 0; n < LINK_CONNECTIONS_MAX; n++) {
 			double next = complete_parts(link, &link->connection[n]);
 

@@ -45,9 +45,12 @@ struct link {
 	double latency;	   /* of each part, beside its time on the rail */
 	double noise;	   /* each part takes up to so much more or less, as a part of 1 */
 	double credit;	   /* idle time that a rail makes up for, as a token bucket has it */
+	bool in_step;	   /* no message is posted until all that were are through, and then */
+	double pause;	   /* so much later: as the steps of a collective are */
 	unsigned int lost; /* bits of rails: their parts take the other one */
 	uint64_t random;
 	double saved[2]; /* bytes that idle time is good for */
+	double next_step;
 	struct link_connection connection[LINK_CONNECTIONS_MAX];
 };
 

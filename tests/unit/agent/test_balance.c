@@ -392,6 +392,42 @@ static void several_connections_with_long_parts_settle(void **state)
 	}
 }
 
+/* All channels of a collective begin a step at once, on both rails, and the next when all are
+ * through: the rail with room idles for all of them together. */
+static void steps_of_a_collective_find_the_balance(void **state)
+{
+	static const double rates[][2] = { { 500, 2000 }, { 2000, 500 } };
+	static const struct link_connection loads[] = { { .size = 1 << 16, .window = 4 },
+							{ .size = 1 << 18, .window = 4 },
+							{ .size = 1 << 20, .window = 2 } };
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(loads) * 4; k++) {
+		const double *rate = rates[k % 2];
+		struct flow told = make_flow(rate[0], rate[1]), flow;
+		double best, early, then;
+
+		told.link.latency = 20;
+		told.link.noise = 0.05;
+		told.link.in_step = true;
+		told.link.pause = k / 2 % 2 ? 200 : 0;
+		for (unsigned int n = 0; n < LINK_CONNECTIONS_MAX; n++)
+			told.link.connection[n] = loads[k / 4];
+		flow = told;
+		for (unsigned int n = 0; n < LINK_CONNECTIONS_MAX; n++) {
+			told.link.connection[n].fixed = true;
+			told.link.connection[n].share = k % 2 ? 205 : 819;
+		}
+		best = part_of_sum(&told, 100);
+		ticks(&flow, 15);
+		early = part_of_sum(&flow, 15) / best;
+		then = part_of_sum(&flow, 30) / best;
+		SHOULD(early >= 0.93 && then >= 0.97,
+		       "%g:%g, messages of %g, pause %g: share %u carries %.3f and %.3f of it",
+		       rate[0], rate[1], loads[k / 4].size, told.link.pause, flow.balance.share,
+		       early, then);
+	}
+}
+
 /* What the first messages wait for can be told before it is done. */
 static void the_first_messages_are_not_waited_for(void **state)
 {
@@ -933,6 +969,7 @@ int main(void)
 		cmocka_unit_test(it_finds_the_balance_of_rails_that_are_fast),
 		cmocka_unit_test(a_rail_that_has_room_is_not_taken_for_slow),
 		cmocka_unit_test(several_connections_with_long_parts_settle),
+		cmocka_unit_test(steps_of_a_collective_find_the_balance),
 		cmocka_unit_test(the_first_messages_are_not_waited_for),
 		cmocka_unit_test(a_rail_at_a_bound_is_not_taken_for_faster),
 		cmocka_unit_test(one_window_that_is_far_off_moves_little),
