@@ -323,7 +323,7 @@ static void step(unsigned long n)
 
 /* With a sanitizer a step costs twelve times as much. */
 #ifdef __SANITIZE_ADDRESS__
-#define STEPS 20000
+#define STEPS 8000
 #else
 #define STEPS 100000
 #endif
