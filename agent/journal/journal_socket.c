@@ -78,7 +78,7 @@ static bool send_datagram(struct mpib_journal_socket *js, const void *data, size
 	       (!means_later(errno) && errno != ECONNREFUSED && errno != ENOENT);
 }
 
-/* Writes as many lines as a pipe that is ready takes whole. False where none is taken for now. */
+/* Writes as many lines as a pipe that is ready takes whole. False where none fits. */
 static bool write_lines(struct mpib_journal_socket *js)
 {
 	struct pollfd p = { .fd = js->fd, .events = POLLOUT };

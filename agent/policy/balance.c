@@ -65,8 +65,9 @@
  * it had been busy for that part. */
 #define BUSY_PART_LEAST 0.4
 
-/* The ratio of two rails is taken for so much greater than it was measured, the less the more they
- * are alike: of what is too much for a rail the slower one costs more, by that ratio. */
+/* The faster rail gets more than was measured: times (faster - slower) / (faster + slower), as a
+ * part of its rate. Where the share is off, too much for the slower rail costs more than too much
+ * for the faster one, by the ratio of both; on equal rails it is the same, and nothing is added. */
 #define LEAN 0.05
 
 /* ---- windows -------------------------------------------------------------------------------- */

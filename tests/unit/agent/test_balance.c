@@ -202,6 +202,24 @@ static void it_does_not_swing_in_many_windows(void **state)
 	assert_int_equal(flow.lie, MPIB_BALANCE_TRUE);
 }
 
+/* What is too much for the slower one costs more. */
+static void the_faster_rail_gets_a_little_more(void **state)
+{
+	static const struct {
+		double rates[2];
+		uint32_t least, most; /* 819, 205 and 512 are exact */
+	} cases[] = { { { 500, 2000 }, 821, 828 },
+		      { { 2000, 500 }, 196, 203 },
+		      { { 1000, 1000 }, 509, 515 } };
+
+	for (size_t k = 0; k < MPIB_ARRAY_SIZE(cases); k++) {
+		struct flow flow = make_flow(cases[k].rates[0], cases[k].rates[1]);
+
+		ticks(&flow, 100);
+		assert_in_range(flow.balance.share, cases[k].least, cases[k].most);
+	}
+}
+
 static void several_connections_of_a_flow_settle(void **state)
 {
 	static const unsigned int windows[] = { 1, 2, 8 };
@@ -967,6 +985,7 @@ int main(void)
 		cmocka_unit_test(it_keeps_still_where_it_is),
 		cmocka_unit_test(a_step_is_followed_in_five_windows),
 		cmocka_unit_test(it_does_not_swing_in_many_windows),
+		cmocka_unit_test(the_faster_rail_gets_a_little_more),
 		cmocka_unit_test(several_connections_of_a_flow_settle),
 		cmocka_unit_test(it_gives_way_to_another_flow_on_one_rail),
 		cmocka_unit_test(where_no_rail_idles_the_queues_tell),
