@@ -18,6 +18,7 @@ struct calm_figures {
 	double p99_us;
 	double worst_us;
 	double beat_gap_ms;   /* longest time without a heartbeat */
+	double message_us;    /* what a message through a socket costs here meanwhile: median */
 	double agent_percent; /* of a core that the agent used */
 };
 
@@ -26,8 +27,12 @@ struct calm_figures {
 struct calm *calm_start(const struct agent *agent);
 /* Ends them; frees @calm. */
 struct calm_figures calm_stop(struct calm *calm);
-/* Prints the figures under a name; fails the test where they are beyond what the agent promises. */
+/* Prints the figures under a name. */
 void calm_print(const char *what, const struct calm_figures *figures);
-void calm_judge(const char *what, const struct calm_figures *figures, double p99_us);
+/* @p99_us, and on a machine where a message through a socket takes longer than on those that it's
+ * promised for, as much longer. */
+double calm_bound(const struct calm_figures *figures, double p99_us);
+/* Fails the test where figures are beyond what the agent promises. */
+void calm_judge(const struct calm_figures *figures, double p99_us);
 
 #endif

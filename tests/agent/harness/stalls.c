@@ -15,8 +15,9 @@
 #define PERIOD_NSEC 200000u
 #define LATE_NSEC   100000u
 
+/* Enough for 30 s in which a watcher is late each time. */
 #define CORES_MAX  64u
-#define STALLS_MAX 8192u
+#define STALLS_MAX 131072u
 
 struct core {
 	pid_t watcher;
@@ -99,15 +100,33 @@ struct stalls *stalls_start(void)
 	return stalls;
 }
 
+/* The first stall that ends after @start; they are in order of time. */
+static uint32_t find_first(const struct core *core, uint32_t n, uint64_t start)
+{
+	uint32_t low = 0;
+
+	while (low < n) {
+		uint32_t middle = low + (n - low) / 2;
+
+		if (core->list[middle].end > start)
+			n = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
 static uint64_t core_within(const struct core *core, uint64_t start, uint64_t end)
 {
+	uint32_t n_stalls = atomic_load(&core->n);
 	uint64_t sum = 0;
 
-	for (uint32_t n = atomic_load(&core->n); n-- > 0 && core->list[n].end > start;) {
+	for (uint32_t n = find_first(core, n_stalls, start);
+	     n < n_stalls && core->list[n].start < end; n++) {
 		uint64_t from = core->list[n].start > start ? core->list[n].start : start;
 		uint64_t to = core->list[n].end < end ? core->list[n].end : end;
 
-		sum += to > from ? to - from : 0;
+		sum += to - from;
 	}
 	return sum;
 }
@@ -129,6 +148,8 @@ void stalls_stop(struct stalls *stalls)
 	for (unsigned int n = 0; n < stalls->n_cores; n++) {
 		(void)kill(stalls->cores[n].watcher, SIGKILL);
 		(void)harness_reap(stalls->cores[n].watcher);
+		if (stalls->cores[n].n == STALLS_MAX)
+			print_message("core %u stood still more often than could be kept\n", n);
 	}
 }
 
