@@ -158,7 +158,7 @@ static void patterns_of_neighbours_differ(void **state)
 static void every_wrong_byte_is_found(void **state)
 {
 	struct np_pattern pattern = np_pattern_make(5, 6, 7);
-	unsigned char data[133];
+	unsigned char data[2133]; /* several blocks of words, and a rest */
 
 	(void)state;
 	for (size_t offset = 0; offset < 9; offset++) {
