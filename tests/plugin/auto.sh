@@ -5,6 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 
 export MPIB_MODE=1 MPIB_FABRIC=$work/fabric.ini
+declare -A another=() listeners=()
 
 # rails SOUT SUP: MB/s of each
 rails() {
@@ -29,9 +30,15 @@ rate() {
 	"$FABRICCTL" rate "1/$1" "$(($2 << 20))" && "$FABRICCTL" rate "2/$1" "$(($2 << 20))"
 }
 
-# ratio_is LEAST MOST: the last second's bytes on SUP are so many times those on SOUT
+# rates SOUT SUP: from now on
+rates() {
+	rate sout "$1"
+	rate sup "$2"
+}
+
+# ratio_is FILE LEAST MOST: the last second's bytes on SUP are so many times those on SOUT
 ratio_is() {
-	python3 - "$work/connector" "$1" "$2" <<-'END'
+	python3 - "$work/$1" "$2" "$3" <<-'END'
 		import json, sys
 		rows = [json.loads(line) for line in open(sys.argv[1]) if line.endswith("\n")]
 		rows = [row for row in rows if row["event"] == "interval"][-11:]
@@ -42,37 +49,75 @@ ratio_is() {
 	END
 }
 
-# finds LEAST MOST
+# finds LEAST MOST [FILE]
 finds() {
-	until_true 20 ratio_is "$1" "$2" ||
+	until_true 20 ratio_is "${3:-connector}" "$1" "$2" ||
 		die "the bytes of SUP are not $1 to $2 times those of SOUT: $(grep -h 'by itself' "$work/agentd2.log")"
 }
 
-# stream SIZE WINDOW: until end_well
+# together FILE...: bytes a second of all of them on both rails, in the latest two seconds
+together() {
+	(cd "$work" && python3 - "$@") <<-'END'
+		import json, sys
+		speed = 0
+		for name in sys.argv[1:]:
+		    rows = [json.loads(line) for line in open(name) if line.endswith("\n")]
+		    rows = [row for row in rows if row["event"] == "interval"][-21:]
+		    carried = [sum(rail["bytes"] for rail in row["rails"]) for row in rows]
+		    speed += (carried[-1] - carried[0]) / (rows[-1]["t"] - rows[0]["t"])
+		print(round(speed))
+	END
+}
+
+# carry LEAST FILE...
+carry() {
+	local least=$1
+	shift
+	[ "$(together "$@")" -ge "$least" ]
+}
+
+# stream SIZE WINDOW [OPTION...]: until end_well
 stream() {
 	start_agent 1 auto
 	start_agent 2 auto
 	start_listener
-	start_connector --interval 0.1 bw --seconds 60 --size "$1" --window "$2" --check
+	start_connector --interval 0.1 bw --seconds 200 --size "$1" --window "$2" --check "${@:3}"
 }
 
-# another NAME MODE: a second pair of processes, with files of that name; sets another to the sender's pid
+# another NAME [MODE [OPTION...]]: one more pair of processes, with files of that name and the sender's pid in another
 another() {
-	local port
+	local pair=$1 mode=${2:-1} port
 
+	shift $(($# > 2 ? 2 : $#))
 	(
-		export MPIB_MODE=$2
-		on_node 1 "$NETPERF" --plugin "$PLUGIN" --listen 0 --bind 127.0.0.1 --json >"$work/$1-listener" 2>&1
+		export MPIB_MODE=$mode
+		on_node 1 "$NETPERF" --plugin "$PLUGIN" --listen 0 --bind 127.0.0.1 --json \
+			>"$work/$pair-listener" 2>"$work/$pair-listener.err"
 	) &
-	says "$1-listener" '"event":"ready".*}' || die "the second listener did not become ready"
-	port=$(ready_port "$1-listener")
+	listeners[$pair]=$!
+	says "$pair-listener" '"event":"ready".*}' || die "the listener of $pair did not become ready"
+	port=$(ready_port "$pair-listener")
 	(
-		export MPIB_MODE=$2
+		export MPIB_MODE=$mode
 		on_node 2 "$NETPERF" --plugin "$PLUGIN" --connect "127.0.0.1:$port" --json --interval 0.1 \
-			bw --seconds 60 --size 1M --window 4 --check >"$work/$1" 2>&1
+			bw --seconds 200 --size 1M --window 4 --check --rest 0.001 "$@" >"$work/$pair" 2>"$work/$pair.err"
 	) &
-	another=$!
-	says "$1" '"event":"interval"' || die "the second pair does not send"
+	another[$pair]=$!
+	says "$pair" '"event":"interval"' || die "$pair does not send"
+}
+
+# idle NAME: one more pair, which has sent for a moment and stays connected
+idle() {
+	another "$1" 1 --seconds 0.3 --hold 200
+	says "$1" '"event":"hold"' || die "$1 does not fall silent"
+}
+
+# end_another NAME: no byte was wrong
+end_another() {
+	kill -TERM "${another[$1]}"
+	wait "${another[$1]}" "${listeners[$1]}"
+	hold "$1" 'all("stopped by signal" in e for e in r["errors"])'
+	hold "$1-listener" 'all("stopped" in e for e in r["errors"])'
 }
 
 end_well() {
@@ -87,8 +132,7 @@ one-to-four) # and a step to two to three
 	rails 20 80
 	stream 1M 4
 	finds 3.6 4.4
-	rate sout 40
-	rate sup 60
+	rates 40 60
 	finds 1.35 1.65
 	end_well
 	;;
@@ -111,10 +155,49 @@ other-job) # that has SUP alone, as vanilla mode does inside an island
 	finds 0.9 1.1
 	another other 0
 	finds 0 0.6
-	kill -TERM "$another"
-	wait "$another"
+	end_another other
 	finds 0.9 1.1
 	end_well
+	;;
+# Those that wait sleep: of more than four processes none would have a processor when a part is through.
+two-processes) # of one flow: one share, and by it no less together than by the right one, told
+	rails 10 40
+	stream 1M 4 --rest 0.001
+	another second
+	[ "$(grep -c 'registered by .* slot 0,' "$work/agentd2.log")" = 2 ] || die "they aren't in one slot"
+	finds 3.2 5
+	finds 3.2 5 second
+	policy 2 80%
+	kill -HUP "${agent2:?}"
+	says agentd2.log '-> 819 ' || die "the share is not 819"
+	sleep 3
+	told=$(together connector second)
+	policy 2 auto
+	rates 40 10 # the sum stays
+	kill -HUP "$agent2"
+	finds 0.2 0.31
+	finds 0.2 0.31 second
+	until_true 40 carry $((told * 9 / 10)) connector second ||
+		die "$(together connector second) bytes a second, and $told by a share that was given"
+	end_another second
+	end_well
+	;;
+process-killed) # as it sends; others of the flow are idle, the first and the last of those that are left
+	rails 10 40
+	stream 1M 4 --rest 0.001
+	idle first
+	another second
+	finds 3.2 5
+	finds 3.2 5 second
+	kill -KILL "${connector:?}"
+	says agentd2.log 'as its process ended; 2 left' || die "the agent doesn't know of the end"
+	finds 3.2 5 second
+	rates 40 10
+	finds 0.2 0.31 second
+	idle last
+	rates 10 40
+	finds 3.2 5 second
+	end_another second
 	;;
 *)
 	die "no such case"
