@@ -266,6 +266,59 @@ static void a_restart_keeps_what_was_found(void **state)
 	end_job();
 }
 
+/* The way back to a release from before `auto`, which MPIB_OLD_AGENTD names, where it names one. */
+static void an_older_agent_takes_what_was_frozen(void **state)
+{
+	const char *old = getenv("MPIB_OLD_AGENTD"), *now = getenv("MPIB_AGENTD");
+	char ini[1024], *frozen, *mine;
+	const char *at;
+	uint32_t share;
+
+	(void)state;
+	mine = now ? strdup(now) : NULL;
+	assert_non_null(mine);
+	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
+	assert_true(carry_until(0, 3000, 25, 100, 810, 830));
+	frozen = agent_ctl_words(&agent, 0, "policy", "--freeze", NULL);
+	at = strstr(frozen, "\nshare = ");
+	assert_non_null(at);
+	share = (uint32_t)strtoul(at + strlen("\nshare = "), NULL, 10);
+
+	/* Without it the older one doesn't start, and touches nothing. */
+	if (old && *old) {
+		uint32_t before;
+
+		assert_int_equal(agent_stop(&agent, SIGTERM), 0);
+		before = share_of(0);
+		assert_int_equal(setenv("MPIB_AGENTD", old, 1), 0);
+		assert_int_equal(agent_try_start(&agent), 78);
+		agent_await_log(&agent, "agent.ini:2: inter = auto is not a share");
+		assert_int_equal(share_of(0), before);
+		assert_int_equal(setenv("MPIB_AGENTD", mine, 1), 0);
+		agent_start(&agent);
+	}
+
+	assert_in_range(snprintf(ini, sizeof(ini), "[policy]\ninter = 25%%\n%s", frozen), 1,
+			sizeof(ini) - 1);
+	agent_write_ini(&agent, ini);
+	free(agent_ctl_words(&agent, 0, "reload", NULL));
+	assert_int_equal(share_of(0), share);
+	assert_int_equal(share_of(1), 256);
+	assert_false(is_timed(0));
+
+	assert_int_equal(agent_stop(&agent, SIGTERM), 0);
+	if (old && *old)
+		assert_int_equal(setenv("MPIB_AGENTD", old, 1), 0);
+	agent_start(&agent);
+	assert_int_equal(agent_count_flows(job.hints), 2);
+	assert_int_equal(share_of(0), share);
+	assert_int_equal(share_of(1), 256);
+	assert_int_equal(setenv("MPIB_AGENTD", mine, 1), 0);
+	end_job();
+	free(frozen);
+	free(mine);
+}
+
 static void an_older_plugin_is_told_once_and_changes_nothing(void **state)
 {
 	(void)state;
@@ -476,6 +529,7 @@ int main(void)
 		AGENT_TEST(a_share_finds_itself_and_follows),
 		AGENT_TEST(bounds_hold_and_a_given_share_ends_it),
 		AGENT_TEST(a_restart_keeps_what_was_found),
+		AGENT_TEST(an_older_agent_takes_what_was_frozen),
 		AGENT_TEST(an_older_plugin_is_told_once_and_changes_nothing),
 		AGENT_TEST(the_ports_speeds_are_where_it_starts),
 		AGENT_TEST(counters_that_lie_move_nothing_and_are_told_once),
