@@ -171,6 +171,26 @@ static unsigned long sup_speed(void)
 	return speed;
 }
 
+/* The rails change places, until the agent tells a step: where this process has no processor for
+ * long, one long window is as good to it. Steps aren't told any more after three further changes.
+ */
+static bool makes_a_step(void)
+{
+	bool told = false;
+
+	for (unsigned int n = 0; n < 10 && !told; n++) {
+		bool back = n % 2;
+		char *text;
+
+		assert_true(carry_until(0, 3000, back ? 25 : 100, back ? 100 : 25, back ? 624 : 0,
+					back ? 1024 : 400));
+		text = agent_ctl_words(&agent, 0, "explain", FLOW, NULL);
+		told = strstr(text, "step, ");
+		free(text);
+	}
+	return told;
+}
+
 static void a_share_finds_itself_and_follows(void **state)
 {
 	char frozen[64];
@@ -185,9 +205,7 @@ static void a_share_finds_itself_and_follows(void **state)
 	assert_int_equal(agent_log_count(&agent, "found by itself: "), 1);
 	assert_int_equal(share_of(1), 512);
 
-	/* a step; it isn't told any more after three further changes */
-	assert_true(carry_until(0, 3000, 50, 75, 0, 770));
-	harness_expect(agent_ctl_words(&agent, 0, "explain", FLOW, NULL), "step, ");
+	assert_true(makes_a_step());
 	assert_true(carry_until(0, 3000, 50, 75, 605, 625));
 	harness_expect(agent_ctl_words(&agent, 0, "explain", FLOW, NULL), "SOUT gives: ");
 	harness_expect(agent_ctl_words(&agent, 0, "--json", "explain", FLOW, NULL),
