@@ -51,7 +51,7 @@ ratio_is() {
 
 # finds LEAST MOST [FILE]
 finds() {
-	until_true 20 ratio_is "${3:-connector}" "$1" "$2" ||
+	until_true $GROUND_SECONDS ratio_is "${3:-connector}" "$1" "$2" ||
 		die "the bytes of SUP are not $1 to $2 times those of SOUT: $(grep -h 'by itself' "$work/agentd2.log")"
 }
 
@@ -161,7 +161,7 @@ other-job) # that has SUP alone, as vanilla mode does inside an island
 	;;
 # Those that wait sleep: of more than four processes none would have a processor when a part is through.
 two-processes) # of one flow: one share, and by it no less together than by the right one, told
-	rails 10 40
+	rails 5 20
 	stream 1M 4 --rest 0.001
 	another second
 	[ "$(grep -c 'registered by .* slot 0,' "$work/agentd2.log")" = 2 ] || die "they aren't in one slot"
@@ -173,30 +173,34 @@ two-processes) # of one flow: one share, and by it no less together than by the 
 	sleep 3
 	told=$(together connector second)
 	policy 2 auto
-	rates 40 10 # the sum stays
+	rates 20 5 # the sum stays
 	kill -HUP "$agent2"
 	finds 0.2 0.31
 	finds 0.2 0.31 second
-	until_true 40 carry $((told * 9 / 10)) connector second ||
+	until_true $GROUND_SECONDS carry $((told * 9 / 10)) connector second ||
 		die "$(together connector second) bytes a second, and $told by a share that was given"
 	end_another second
 	end_well
 	;;
-process-killed) # as it sends; others of the flow are idle, the first and the last of those that are left
-	rails 10 40
+process-killed) # as it sends; it is stopped before, and others of the flow are idle
+	rails 5 20
 	stream 1M 4 --rest 0.001
 	idle first
 	another second
 	finds 3.2 5
 	finds 3.2 5 second
-	kill -KILL "${connector:?}"
-	says agentd2.log 'as its process ended; 2 left' || die "the agent doesn't know of the end"
-	finds 3.2 5 second
-	rates 40 10
+	kill -STOP "${connector:?}"
+	rates 20 5
 	finds 0.2 0.31 second
-	idle last
-	rates 10 40
+	sleep 3
+	finds 0.2 0.31 second
+	kill -KILL "$connector"
+	says agentd2.log 'as its process ended; 2 left' || die "the agent doesn't know of the end"
+	rates 5 20
 	finds 3.2 5 second
+	idle last
+	rates 20 5
+	finds 0.2 0.31 second
 	end_another second
 	;;
 *)
