@@ -277,6 +277,7 @@ struct calm_figures calm_stop(struct calm *calm)
 	uint64_t took_ms = harness_now_ms() - calm->start_ms;
 	uint64_t used = harness_cores(calm->agent->pid).used - calm->before.used;
 	struct calm_figures figures = { 0 };
+	uint32_t middle;
 
 	atomic_store(&calm->board->stop, 1);
 	for (uint32_t n = 0; n < CALM_CLIENTS; n++)
@@ -288,7 +289,8 @@ struct calm_figures calm_stop(struct calm *calm)
 	(void)sched_setaffinity(0, sizeof(calm->cores), &calm->cores);
 	qsort(calm->board->messages, calm->board->n_messages, sizeof(calm->board->messages[0]),
 	      compare);
-	figures.message_us = calm->board->messages[calm->board->n_messages / 2] / 1e3;
+	middle = calm->board->n_messages / 2;
+	figures.message_us = calm->board->messages[middle] / 1e3;
 	figures.beat_gap_ms = (double)atomic_load(&calm->board->gap_nsec) / 1e6;
 	figures.agent_percent = took_ms ? (double)used / 1e4 / (double)took_ms : 0;
 	(void)munmap(calm->board, sizeof(*calm->board));
