@@ -21,6 +21,11 @@
 #define DOUBT		   100u
 #define DOUBTS_MAX	   3u
 
+/* A connection of which no part is done for that long, and so many times as long as it took before,
+ * rests: its process may be stopped. What it has under way says nothing of the rails. */
+#define REST_USEC  1000000u
+#define REST_TIMES 4u
+
 static bool less(uint32_t a, uint32_t b)
 {
 	return (int32_t)(a - b) < 0;
@@ -99,6 +104,8 @@ static void begin(struct mpib_balance_seen *seen, const struct mpib_balance_coun
 {
 	seen->counts = *now;
 	seen->looked_usec = now_usec;
+	seen->moved_usec = now_usec;
+	seen->longest_usec = 0;
 	seen->odd = 0;
 	for (unsigned int rail = 0; rail < 2; rail++) {
 		seen->timeless[rail] = 0;
@@ -179,11 +186,29 @@ static uint64_t waiting(const struct mpib_balance_seen *seen, const struct mpib_
 	return now->bytes[rail] > gone ? now->bytes[rail] - gone : 0;
 }
 
+static bool rests(struct mpib_balance_seen *seen, const struct mpib_balance_counts *now,
+		  uint64_t now_usec)
+{
+	uint64_t since = now_usec - seen->moved_usec;
+	bool has_any = now->posts[0] != now->done[0] || now->posts[1] != now->done[1];
+	bool moves = now->done[0] != seen->counts.done[0] || now->done[1] != seen->counts.done[1];
+
+	if (moves) {
+		uint64_t faded = seen->longest_usec - seen->longest_usec / 8;
+
+		seen->longest_usec = since > faded ? since : faded;
+	}
+	if (moves || !has_any)
+		seen->moved_usec = now_usec;
+	return has_any && !moves && seen->longest_usec &&
+	       since > REST_USEC + REST_TIMES * seen->longest_usec;
+}
+
 static void add(struct mpib_balance_look *look, const struct mpib_balance_seen *seen,
-		const struct mpib_balance_counts *now, const uint64_t bytes[2])
+		const struct mpib_balance_counts *now, const uint64_t bytes[2], bool is_resting)
 {
 	look->connections += busy_since(seen, now, 0) || busy_since(seen, now, 1) ||
-			     now->under_way[0] || now->under_way[1];
+			     (!is_resting && (now->under_way[0] || now->under_way[1]));
 	for (unsigned int rail = 0; rail < 2; rail++) {
 		uint64_t busy = busy_since(seen, now, rail);
 
@@ -192,7 +217,7 @@ static void add(struct mpib_balance_look *look, const struct mpib_balance_seen *
 		if (busy > look->busy_most_nsec[rail])
 			look->busy_most_nsec[rail] = busy;
 		look->under_way[rail] |= now->under_way[rail];
-		look->queued[rail] += now->posts[rail] - now->done[rail];
+		look->queued[rail] += is_resting ? 0 : now->posts[rail] - now->done[rail];
 		look->waiting[rail] += waiting(seen, now, rail);
 		look->done[rail] += now->done[rail] - seen->counts.done[rail];
 	}
@@ -224,6 +249,7 @@ static enum mpib_balance_lie judge(struct mpib_balance_seen *seen,
 {
 	enum mpib_balance_lie lie = odd_at(seen, now, now_usec);
 	uint64_t bytes[2];
+	bool is_resting;
 
 	if (lie && ++seen->odd < ODD_LOOKS_MAX)
 		return MPIB_BALANCE_TRUE;
@@ -234,8 +260,9 @@ static enum mpib_balance_lie judge(struct mpib_balance_seen *seen,
 		begin(seen, now, now_usec);
 		return hold_against(seen, lie);
 	}
+	is_resting = rests(seen, now, now_usec);
 	if (!seen->lie)
-		add(look, seen, now, bytes);
+		add(look, seen, now, bytes, is_resting);
 	keep(seen, now, now_usec);
 	return MPIB_BALANCE_TRUE;
 }

@@ -147,6 +147,81 @@ static void bytes_are_those_of_the_parts_that_are_done(void **state)
 	assert_in_range(look.bytes[0], 0, 4 * 3000); /* of those that were under way */
 }
 
+/* A part on SUP is done, and another one posted. */
+static void complete(struct mpib_balance_counts *counts, uint64_t usec)
+{
+	counts->bytes[1] += 1000000;
+	counts->posts[1]++;
+	counts->done[1]++;
+	counts->busy_nsec[1] += usec * 1000;
+}
+
+/* Two parts are under way, of which one is done each @usec, @n times. */
+static void carry(struct mpib_balance_seen *seen, struct mpib_balance_counts *counts, uint64_t *now,
+		  uint64_t usec, unsigned int n)
+{
+	struct mpib_balance_look look = { 0 };
+
+	for (unsigned int k = 0; k < n; k++) {
+		for (uint64_t end = *now + usec; *now < end; *now += 10000) {
+			assert_int_equal(mpib_balance_see(seen, counts, *now, &look), 0);
+			assert_int_equal(look.connections, *now > 10000);
+			assert_int_equal(look.queued[1], *now > 10000 ? 2 : 0);
+			look = (struct mpib_balance_look){ 0 };
+		}
+		complete(counts, usec);
+	}
+}
+
+/* Looks of @usec at which nothing moves: in how many of them its parts count. */
+static unsigned int hold_still(struct mpib_balance_seen *seen,
+			       const struct mpib_balance_counts *counts, uint64_t *now,
+			       uint64_t usec)
+{
+	unsigned int n = 0;
+
+	for (uint64_t end = *now + usec; *now < end; *now += 10000) {
+		struct mpib_balance_look look = { 0 };
+
+		assert_int_equal(mpib_balance_see(seen, counts, *now, &look), 0);
+		assert_true(look.under_way[1]);
+		assert_int_equal(look.queued[1], look.connections ? 2 : 0);
+		n += look.connections;
+	}
+	return n;
+}
+
+/* Its process may be stopped: what it has under way waits for that, and not for a rail. */
+static void parts_of_a_connection_that_rests_do_not_count(void **state)
+{
+	struct mpib_balance_counts counts = { .timed = 1, .under_way = { false, true } };
+	struct mpib_balance_seen seen = { 0 };
+	uint64_t now = 10000;
+
+	(void)state;
+	counts.bytes[1] = 2000000;
+	counts.posts[1] = 2;
+	carry(&seen, &counts, &now, 20000, 100);
+	assert_in_range(hold_still(&seen, &counts, &now, 10000000), 100, 120);
+	complete(&counts, 20000);
+	carry(&seen, &counts, &now, 20000, 100);
+}
+
+/* Nor do long parts rest: neither the first one nor one that takes longer than those before. */
+static void long_parts_do_not_rest(void **state)
+{
+	struct mpib_balance_counts counts = { .timed = 1, .under_way = { false, true } };
+	struct mpib_balance_seen seen = { 0 };
+	uint64_t now = 10000;
+
+	(void)state;
+	counts.bytes[1] = 2000000;
+	counts.posts[1] = 2;
+	carry(&seen, &counts, &now, 20000000, 1);
+	carry(&seen, &counts, &now, 5000000, 3);
+	carry(&seen, &counts, &now, 20000000, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -155,6 +230,8 @@ int main(void)
 		cmocka_unit_test(a_rail_that_comes_and_goes_is_no_lie),
 		cmocka_unit_test(a_long_part_may_tell_its_time_at_once),
 		cmocka_unit_test(bytes_are_those_of_the_parts_that_are_done),
+		cmocka_unit_test(parts_of_a_connection_that_rests_do_not_count),
+		cmocka_unit_test(long_parts_do_not_rest),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
