@@ -21,10 +21,13 @@
 #define DOUBT		   100u
 #define DOUBTS_MAX	   3u
 
-/* A connection of which no part is done for that long, and so many times as long as it took before,
- * rests: its process may be stopped. What it has under way says nothing of the rails. */
-#define REST_USEC  1000000u
-#define REST_TIMES 4u
+/* No part of a connection was done for REST_USEC and REST_TIMES the longest wait of late: its
+ * process may be stopped, by a signal or a debugger. Parts that wait for that would look like a
+ * queue on a rail. A wait of more than WAIT_MOST_USEC teaches nothing, and of a new one so long is
+ * expected. */
+#define REST_USEC      1000000u
+#define REST_TIMES     4u
+#define WAIT_MOST_USEC 15000000u
 
 static bool less(uint32_t a, uint32_t b)
 {
@@ -104,8 +107,8 @@ static void begin(struct mpib_balance_seen *seen, const struct mpib_balance_coun
 {
 	seen->counts = *now;
 	seen->looked_usec = now_usec;
-	seen->moved_usec = now_usec;
-	seen->longest_usec = 0;
+	seen->done_usec = now_usec;
+	seen->longest_wait_usec = WAIT_MOST_USEC;
 	seen->odd = 0;
 	for (unsigned int rail = 0; rail < 2; rail++) {
 		seen->timeless[rail] = 0;
@@ -186,29 +189,37 @@ static uint64_t waiting(const struct mpib_balance_seen *seen, const struct mpib_
 	return now->bytes[rail] > gone ? now->bytes[rail] - gone : 0;
 }
 
-static bool rests(struct mpib_balance_seen *seen, const struct mpib_balance_counts *now,
-		  uint64_t now_usec)
+/* Waits are of parts, and while somebody looks: before a part is posted nothing is waited for. */
+static void note_progress(struct mpib_balance_seen *seen, const struct mpib_balance_counts *now,
+			  uint64_t now_usec)
 {
-	uint64_t since = now_usec - seen->moved_usec;
-	bool has_any = now->posts[0] != now->done[0] || now->posts[1] != now->done[1];
-	bool moves = now->done[0] != seen->counts.done[0] || now->done[1] != seen->counts.done[1];
+	uint64_t wait = now_usec - seen->done_usec;
+	bool is_done = now->done[0] != seen->counts.done[0] || now->done[1] != seen->counts.done[1];
+	bool waits = now->posts[0] != now->done[0] || now->posts[1] != now->done[1];
 
-	if (moves) {
-		uint64_t faded = seen->longest_usec - seen->longest_usec / 8;
-
-		seen->longest_usec = since > faded ? since : faded;
+	if (now_usec - seen->looked_usec > REST_USEC) {
+		seen->done_usec = now_usec;
+		return;
 	}
-	if (moves || !has_any)
-		seen->moved_usec = now_usec;
-	return has_any && !moves && seen->longest_usec &&
-	       since > REST_USEC + REST_TIMES * seen->longest_usec;
+	if (is_done) {
+		seen->longest_wait_usec -= seen->longest_wait_usec / 8;
+		if (wait > seen->longest_wait_usec)
+			seen->longest_wait_usec = wait < WAIT_MOST_USEC ? wait : WAIT_MOST_USEC;
+	}
+	if (is_done || !waits)
+		seen->done_usec = now_usec;
+}
+
+static bool rests(const struct mpib_balance_seen *seen, uint64_t now_usec)
+{
+	return now_usec - seen->done_usec > REST_USEC + REST_TIMES * seen->longest_wait_usec;
 }
 
 static void add(struct mpib_balance_look *look, const struct mpib_balance_seen *seen,
-		const struct mpib_balance_counts *now, const uint64_t bytes[2], bool is_resting)
+		const struct mpib_balance_counts *now, const uint64_t bytes[2])
 {
 	look->connections += busy_since(seen, now, 0) || busy_since(seen, now, 1) ||
-			     (!is_resting && (now->under_way[0] || now->under_way[1]));
+			     now->under_way[0] || now->under_way[1];
 	for (unsigned int rail = 0; rail < 2; rail++) {
 		uint64_t busy = busy_since(seen, now, rail);
 
@@ -217,7 +228,7 @@ static void add(struct mpib_balance_look *look, const struct mpib_balance_seen *
 		if (busy > look->busy_most_nsec[rail])
 			look->busy_most_nsec[rail] = busy;
 		look->under_way[rail] |= now->under_way[rail];
-		look->queued[rail] += is_resting ? 0 : now->posts[rail] - now->done[rail];
+		look->queued[rail] += now->posts[rail] - now->done[rail];
 		look->waiting[rail] += waiting(seen, now, rail);
 		look->done[rail] += now->done[rail] - seen->counts.done[rail];
 	}
@@ -249,7 +260,6 @@ static enum mpib_balance_lie judge(struct mpib_balance_seen *seen,
 {
 	enum mpib_balance_lie lie = odd_at(seen, now, now_usec);
 	uint64_t bytes[2];
-	bool is_resting;
 
 	if (lie && ++seen->odd < ODD_LOOKS_MAX)
 		return MPIB_BALANCE_TRUE;
@@ -260,9 +270,9 @@ static enum mpib_balance_lie judge(struct mpib_balance_seen *seen,
 		begin(seen, now, now_usec);
 		return hold_against(seen, lie);
 	}
-	is_resting = rests(seen, now, now_usec);
-	if (!seen->lie)
-		add(look, seen, now, bytes, is_resting);
+	note_progress(seen, now, now_usec);
+	if (!seen->lie && !rests(seen, now_usec))
+		add(look, seen, now, bytes);
 	keep(seen, now, now_usec);
 	return MPIB_BALANCE_TRUE;
 }

@@ -46,14 +46,14 @@ struct mpib_balance_seen {
 	uint64_t completed[2]; /* bytes within spans, as the curve has them */
 	uint64_t looked_usec;  /* the latest look */
 	uint64_t told_usec[2]; /* busy time may be of after that */
-	uint64_t moved_usec;   /* the latest look at which a part was done, or none under way */
-	uint64_t longest_usec; /* between two such looks, of the latest ones; 0: not known yet */
-	uint32_t ahead[2];     /* parts that completed beyond those posted, when it began */
-	uint32_t doubt;	       /* looks that have to be as they should until it is 0 */
-	uint8_t timeless[2];   /* looks with bytes of which the time is still to come */
-	uint8_t odd;	       /* looks in a row that can't be, and were left out */
-	uint8_t lie;	       /* enum mpib_balance_lie: nothing is taken from it at present */
-	bool told;	       /* that it lies */
+	uint64_t done_usec; /* the latest look at which a part was done, or none was waited for */
+	uint64_t longest_wait_usec; /* for the next part, of late */
+	uint32_t ahead[2];	    /* parts that completed beyond those posted, when it began */
+	uint32_t doubt;		    /* looks that have to be as they should until it is 0 */
+	uint8_t timeless[2];	    /* looks with bytes of which the time is still to come */
+	uint8_t odd;		    /* looks in a row that can't be, and were left out */
+	uint8_t lie;		    /* enum mpib_balance_lie: nothing is taken from it at present */
+	bool told;		    /* that it lies */
 };
 
 /* What one or several connections add to a window. */
@@ -62,8 +62,8 @@ struct mpib_balance_look {
 	uint64_t bytes[2];
 	uint64_t busy_nsec[2];	    /* of all together */
 	uint64_t busy_most_nsec[2]; /* of the busiest one */
-	unsigned int connections;   /* that told of any, or have parts under way and don't rest */
-	uint32_t queued[2];	    /* parts under way at the moment, of these together */
+	unsigned int connections;   /* that told of any, or have parts under way */
+	uint32_t queued[2];	    /* parts under way at the moment, of all together */
 	uint64_t waiting[2];	    /* their bytes */
 	uint32_t done[2];	    /* parts that completed */
 	bool under_way[2];	    /* parts are */

@@ -173,7 +173,7 @@ static void carry(struct mpib_balance_seen *seen, struct mpib_balance_counts *co
 	}
 }
 
-/* Looks of @usec at which nothing moves: in how many of them its parts count. */
+/* Looks for @usec at which nothing is done. Returns at how many of them the connection counted. */
 static unsigned int hold_still(struct mpib_balance_seen *seen,
 			       const struct mpib_balance_counts *counts, uint64_t *now,
 			       uint64_t usec)
@@ -184,40 +184,75 @@ static unsigned int hold_still(struct mpib_balance_seen *seen,
 		struct mpib_balance_look look = { 0 };
 
 		assert_int_equal(mpib_balance_see(seen, counts, *now, &look), 0);
-		assert_true(look.under_way[1]);
+		assert_int_equal(look.under_way[1], look.connections);
 		assert_int_equal(look.queued[1], look.connections ? 2 : 0);
 		n += look.connections;
 	}
 	return n;
 }
 
-/* Its process may be stopped: what it has under way waits for that, and not for a rail. */
-static void parts_of_a_connection_that_rests_do_not_count(void **state)
+static struct mpib_balance_counts with_two_under_way(void)
 {
-	struct mpib_balance_counts counts = { .timed = 1, .under_way = { false, true } };
-	struct mpib_balance_seen seen = { 0 };
-	uint64_t now = 10000;
-
-	(void)state;
-	counts.bytes[1] = 2000000;
-	counts.posts[1] = 2;
-	carry(&seen, &counts, &now, 20000, 100);
-	assert_in_range(hold_still(&seen, &counts, &now, 10000000), 100, 120);
-	complete(&counts, 20000);
-	carry(&seen, &counts, &now, 20000, 100);
+	return (struct mpib_balance_counts){
+		.timed = 1, .bytes = { 0, 2000000 }, .posts = { 0, 2 }, .under_way = { false, true }
+	};
 }
 
-/* Nor do long parts rest: neither the first one nor one that takes longer than those before. */
-static void long_parts_do_not_rest(void **state)
+/* Its process may be stopped, more than once: what it has under way waits for that, and not for a
+ * rail. */
+static void parts_of_a_connection_that_rests_do_not_count(void **state)
 {
-	struct mpib_balance_counts counts = { .timed = 1, .under_way = { false, true } };
+	struct mpib_balance_counts counts = with_two_under_way();
 	struct mpib_balance_seen seen = { 0 };
 	uint64_t now = 10000;
 
 	(void)state;
-	counts.bytes[1] = 2000000;
-	counts.posts[1] = 2;
-	carry(&seen, &counts, &now, 20000000, 1);
+	carry(&seen, &counts, &now, 20000, 200);
+	for (unsigned int n = 0; n < 3; n++) {
+		assert_in_range(hold_still(&seen, &counts, &now, 100000000), 100, 120);
+		complete(&counts, 20000);
+		carry(&seen, &counts, &now, 20000, 200);
+	}
+}
+
+static void a_process_that_was_stopped_before_counts_for_a_minute(void **state)
+{
+	struct mpib_balance_counts counts = with_two_under_way();
+	struct mpib_balance_look look = { 0 };
+	struct mpib_balance_seen seen = { 0 };
+	uint64_t now = 10000;
+
+	(void)state;
+	assert_int_equal(mpib_balance_see(&seen, &counts, now, &look), 0);
+	assert_in_range(hold_still(&seen, &counts, &now, 100000000), 6000, 6200);
+}
+
+/* Nobody looks at a flow that is silent. */
+static void nothing_is_waited_for_in_silence(void **state)
+{
+	struct mpib_balance_counts counts = with_two_under_way();
+	struct mpib_balance_seen seen = { 0 };
+	uint64_t now = 10000;
+
+	(void)state;
+	carry(&seen, &counts, &now, 20000, 200);
+	now += 3600000000u;
+	assert_in_range(hold_still(&seen, &counts, &now, 10000000), 100, 220);
+	now += 3600000000u;
+	complete(&counts, 20000);
+	carry(&seen, &counts, &now, 20000, 2);
+	assert_in_range(hold_still(&seen, &counts, &now, 10000000), 100, 220);
+}
+
+/* Neither the first one nor one that takes longer than those before. */
+static void long_parts_do_not_rest(void **state)
+{
+	struct mpib_balance_counts counts = with_two_under_way();
+	struct mpib_balance_seen seen = { 0 };
+	uint64_t now = 10000;
+
+	(void)state;
+	carry(&seen, &counts, &now, 50000000, 1);
 	carry(&seen, &counts, &now, 5000000, 3);
 	carry(&seen, &counts, &now, 20000000, 2);
 }
@@ -231,6 +266,8 @@ int main(void)
 		cmocka_unit_test(a_long_part_may_tell_its_time_at_once),
 		cmocka_unit_test(bytes_are_those_of_the_parts_that_are_done),
 		cmocka_unit_test(parts_of_a_connection_that_rests_do_not_count),
+		cmocka_unit_test(a_process_that_was_stopped_before_counts_for_a_minute),
+		cmocka_unit_test(nothing_is_waited_for_in_silence),
 		cmocka_unit_test(long_parts_do_not_rest),
 	};
 
