@@ -231,7 +231,9 @@ static void read_posts(const struct mpib_counter_entry *entry, unsigned int rail
 
 static uint64_t to_nsec(uint64_t ticks, uint32_t ticks_per_ms)
 {
-	return ticks_per_ms ? (uint64_t)((double)ticks * 1e6 / ticks_per_ms) : 0;
+	double nsec = ticks_per_ms ? (double)ticks * 1e6 / ticks_per_ms : 0;
+
+	return nsec < 0x1p64 ? (uint64_t)nsec : UINT64_MAX;
 }
 
 enum mpib_counter_time mpib_counter_map_times(const struct mpib_counter_map *map, uint32_t index,
