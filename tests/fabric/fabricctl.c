@@ -15,7 +15,7 @@
 #include "common/macros.h"
 
 /* Tests call this program some thousand times, and LeakSanitizer took longer than what it was asked
- * for. It holds nothing but what its end gives back. */
+ * for. It ends at once, and holds no memory for longer than that. */
 int __lsan_is_turned_off(void); /* NOLINT(bugprone-reserved-identifier): LeakSanitizer's name */
 int __lsan_is_turned_off(void)	/* NOLINT(bugprone-reserved-identifier) */
 {

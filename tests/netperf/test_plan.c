@@ -166,6 +166,7 @@ static void every_wrong_byte_is_found(void **state)
 		assert_int_equal(np_pattern_check(pattern, data, offset, sizeof(data)),
 				 sizeof(data));
 		for (size_t n = 0; n < sizeof(data); n++) {
+			assert_int_equal(data[n], np_pattern_byte(pattern, offset + n));
 			data[n] ^= 1;
 			assert_int_equal(np_pattern_check(pattern, data, offset, sizeof(data)), n);
 			data[n] ^= 1;
