@@ -172,8 +172,7 @@ static unsigned long sup_speed(void)
 }
 
 /* The rails change places, until the agent tells a step: where this process has no processor for
- * long, one long window is as good to it. Steps aren't told any more after three further changes.
- */
+ * long, it is one long window, which the average takes. The four latest changes are told. */
 static bool makes_a_step(void)
 {
 	bool told = false;
@@ -193,6 +192,7 @@ static bool makes_a_step(void)
 
 static void a_share_finds_itself_and_follows(void **state)
 {
+	uint64_t start = harness_now_ms();
 	char frozen[64];
 
 	(void)state;
@@ -221,8 +221,9 @@ static void a_share_finds_itself_and_follows(void **state)
 	assert_in_range(sup_speed(), 25000000, 225000000);
 	harness_expect(agent_ctl_words(&agent, 0, "metrics", NULL),
 		       "mpib_flow_share_changes_total{flow=\"" OTHER "\"} 0\n");
-	/* the second change is told with the next entry, some seconds later */
-	assert_int_equal(agent_log_count(&agent, "found by itself"), 1);
+	/* later changes are told together, once in 10 s */
+	assert_in_range(agent_log_count(&agent, "found by itself"), 1,
+			1 + (harness_now_ms() - start) / 10000);
 	end_job();
 }
 
@@ -284,17 +285,29 @@ static void a_restart_keeps_what_was_found(void **state)
 	end_job();
 }
 
+/* Also where the test failed with the other one named. */
+static char *agentd_today;
+
+static int name_agentd_today(void **state)
+{
+	if (agentd_today)
+		(void)setenv("MPIB_AGENTD", agentd_today, 1);
+	free(agentd_today);
+	agentd_today = NULL;
+	return agent_tear_down(state);
+}
+
 /* The way back to a release from before `auto`, which MPIB_OLD_AGENTD names, where it names one. */
 static void an_older_agent_takes_what_was_frozen(void **state)
 {
 	const char *old = getenv("MPIB_OLD_AGENTD"), *now = getenv("MPIB_AGENTD");
-	char ini[1024], *frozen, *mine;
+	char ini[1024], *frozen;
 	const char *at;
 	uint32_t share;
 
 	(void)state;
-	mine = now ? strdup(now) : NULL;
-	assert_non_null(mine);
+	agentd_today = now ? strdup(now) : NULL;
+	assert_non_null(agentd_today);
 	start_job("[policy]\ninter = auto\n", MPIB_COUNTERS_HAVE_BUSY);
 	assert_true(carry_until(0, 3000, 25, 100, 810, 830));
 	frozen = agent_ctl_words(&agent, 0, "policy", "--freeze", NULL);
@@ -312,7 +325,7 @@ static void an_older_agent_takes_what_was_frozen(void **state)
 		assert_int_equal(agent_try_start(&agent), 78);
 		agent_await_log(&agent, "agent.ini:2: inter = auto is not a share");
 		assert_int_equal(share_of(0), before);
-		assert_int_equal(setenv("MPIB_AGENTD", mine, 1), 0);
+		assert_int_equal(setenv("MPIB_AGENTD", agentd_today, 1), 0);
 		agent_start(&agent);
 	}
 
@@ -331,10 +344,8 @@ static void an_older_agent_takes_what_was_frozen(void **state)
 	assert_int_equal(agent_count_flows(job.hints), 2);
 	assert_int_equal(share_of(0), share);
 	assert_int_equal(share_of(1), 256);
-	assert_int_equal(setenv("MPIB_AGENTD", mine, 1), 0);
 	end_job();
 	free(frozen);
-	free(mine);
 }
 
 static void an_older_plugin_is_told_once_and_changes_nothing(void **state)
@@ -547,7 +558,8 @@ int main(void)
 		AGENT_TEST(a_share_finds_itself_and_follows),
 		AGENT_TEST(bounds_hold_and_a_given_share_ends_it),
 		AGENT_TEST(a_restart_keeps_what_was_found),
-		AGENT_TEST(an_older_agent_takes_what_was_frozen),
+		cmocka_unit_test_setup_teardown(an_older_agent_takes_what_was_frozen, agent_set_up,
+						name_agentd_today),
 		AGENT_TEST(an_older_plugin_is_told_once_and_changes_nothing),
 		AGENT_TEST(the_ports_speeds_are_where_it_starts),
 		AGENT_TEST(counters_that_lie_move_nothing_and_are_told_once),

@@ -15,7 +15,7 @@
 #define PERIOD_NSEC 200000u
 #define LATE_NSEC   100000u
 
-/* Enough for 30 s in which a watcher is late each time. */
+/* Enough for 39 s in which a watcher is late each time. */
 #define CORES_MAX  64u
 #define STALLS_MAX 131072u
 
