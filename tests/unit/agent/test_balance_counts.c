@@ -147,114 +147,115 @@ static void bytes_are_those_of_the_parts_that_are_done(void **state)
 	assert_in_range(look.bytes[0], 0, 4 * 3000); /* of those that were under way */
 }
 
-/* A part on SUP is done, and another one posted. */
-static void complete(struct mpib_balance_counts *counts, uint64_t usec)
+/* A connection with two parts under way on SUP, looked at each 10 ms. */
+struct connection {
+	struct mpib_balance_counts counts;
+	struct mpib_balance_seen seen;
+	uint64_t now;
+};
+
+static void look_at(struct connection *conn, struct mpib_balance_look *ret)
 {
-	counts->bytes[1] += 1000000;
-	counts->posts[1]++;
-	counts->done[1]++;
-	counts->busy_nsec[1] += usec * 1000;
+	*ret = (struct mpib_balance_look){ 0 };
+	assert_int_equal(mpib_balance_see(&conn->seen, &conn->counts, conn->now, ret), 0);
+	assert_int_equal(ret->under_way[1], ret->connections);
+	assert_int_equal(ret->queued[1], ret->connections ? 2 : 0);
+	conn->now += 10000;
 }
 
-/* Two parts are under way, of which one is done each @usec, @n times. */
-static void carry(struct mpib_balance_seen *seen, struct mpib_balance_counts *counts, uint64_t *now,
-		  uint64_t usec, unsigned int n)
+/* The first look adds nothing. */
+static struct connection make_connection(void)
 {
-	struct mpib_balance_look look = { 0 };
+	struct connection conn = { .counts = { .timed = 1,
+					       .bytes = { 0, 2000000 },
+					       .posts = { 0, 2 },
+					       .under_way = { false, true } },
+				   .now = 10000 };
+	struct mpib_balance_look look;
 
-	for (unsigned int k = 0; k < n; k++) {
-		for (uint64_t end = *now + usec; *now < end; *now += 10000) {
-			assert_int_equal(mpib_balance_see(seen, counts, *now, &look), 0);
-			assert_int_equal(look.connections, *now > 10000);
-			assert_int_equal(look.queued[1], *now > 10000 ? 2 : 0);
-			look = (struct mpib_balance_look){ 0 };
-		}
-		complete(counts, usec);
-	}
+	look_at(&conn, &look);
+	assert_int_equal(look.connections, 0);
+	return conn;
+}
+
+/* A part is done, and another one posted. */
+static void complete(struct connection *conn, uint64_t usec)
+{
+	conn->counts.bytes[1] += 1000000;
+	conn->counts.posts[1]++;
+	conn->counts.done[1]++;
+	conn->counts.busy_nsec[1] += usec * 1000;
 }
 
 /* Looks for @usec at which nothing is done. Returns at how many of them the connection counted. */
-static unsigned int hold_still(struct mpib_balance_seen *seen,
-			       const struct mpib_balance_counts *counts, uint64_t *now,
-			       uint64_t usec)
+static unsigned int hold_still(struct connection *conn, uint64_t usec)
 {
+	struct mpib_balance_look look;
 	unsigned int n = 0;
 
-	for (uint64_t end = *now + usec; *now < end; *now += 10000) {
-		struct mpib_balance_look look = { 0 };
-
-		assert_int_equal(mpib_balance_see(seen, counts, *now, &look), 0);
-		assert_int_equal(look.under_way[1], look.connections);
-		assert_int_equal(look.queued[1], look.connections ? 2 : 0);
+	for (uint64_t end = conn->now + usec; conn->now < end;) {
+		look_at(conn, &look);
 		n += look.connections;
 	}
 	return n;
 }
 
-static struct mpib_balance_counts with_two_under_way(void)
+/* @n parts, of which one is done each @usec: the connection counts at every look. */
+static void carry(struct connection *conn, uint64_t usec, unsigned int n)
 {
-	return (struct mpib_balance_counts){
-		.timed = 1, .bytes = { 0, 2000000 }, .posts = { 0, 2 }, .under_way = { false, true }
-	};
+	while (n--) {
+		assert_int_equal(hold_still(conn, usec), usec / 10000);
+		complete(conn, usec);
+	}
 }
 
 /* Its process may be stopped, more than once: what it has under way waits for that, and not for a
  * rail. */
 static void parts_of_a_connection_that_rests_do_not_count(void **state)
 {
-	struct mpib_balance_counts counts = with_two_under_way();
-	struct mpib_balance_seen seen = { 0 };
-	uint64_t now = 10000;
+	struct connection conn = make_connection();
 
 	(void)state;
-	carry(&seen, &counts, &now, 20000, 200);
+	carry(&conn, 20000, 200);
 	for (unsigned int n = 0; n < 3; n++) {
-		assert_in_range(hold_still(&seen, &counts, &now, 100000000), 100, 120);
-		complete(&counts, 20000);
-		carry(&seen, &counts, &now, 20000, 200);
+		assert_in_range(hold_still(&conn, 100000000), 100, 120);
+		complete(&conn, 20000);
+		carry(&conn, 20000, 200);
 	}
 }
 
 static void a_process_that_was_stopped_before_counts_for_a_minute(void **state)
 {
-	struct mpib_balance_counts counts = with_two_under_way();
-	struct mpib_balance_look look = { 0 };
-	struct mpib_balance_seen seen = { 0 };
-	uint64_t now = 10000;
+	struct connection conn = make_connection();
 
 	(void)state;
-	assert_int_equal(mpib_balance_see(&seen, &counts, now, &look), 0);
-	assert_in_range(hold_still(&seen, &counts, &now, 100000000), 6000, 6200);
+	assert_in_range(hold_still(&conn, 100000000), 6000, 6200);
 }
 
 /* Nobody looks at a flow that is silent. */
 static void nothing_is_waited_for_in_silence(void **state)
 {
-	struct mpib_balance_counts counts = with_two_under_way();
-	struct mpib_balance_seen seen = { 0 };
-	uint64_t now = 10000;
+	struct connection conn = make_connection();
 
 	(void)state;
-	carry(&seen, &counts, &now, 20000, 200);
-	now += 3600000000u;
-	assert_in_range(hold_still(&seen, &counts, &now, 10000000), 100, 220);
-	now += 3600000000u;
-	complete(&counts, 20000);
-	carry(&seen, &counts, &now, 20000, 2);
-	assert_in_range(hold_still(&seen, &counts, &now, 10000000), 100, 220);
+	carry(&conn, 20000, 200);
+	for (unsigned int n = 0; n < 2; n++) {
+		conn.now += 3600000000u;
+		carry(&conn, 20000, 2);
+		assert_in_range(hold_still(&conn, 10000000), 100, 120);
+		complete(&conn, 20000);
+	}
 }
 
 /* Neither the first one nor one that takes longer than those before. */
 static void long_parts_do_not_rest(void **state)
 {
-	struct mpib_balance_counts counts = with_two_under_way();
-	struct mpib_balance_seen seen = { 0 };
-	uint64_t now = 10000;
+	struct connection conn = make_connection();
 
 	(void)state;
-	carry(&seen, &counts, &now, 50000000, 1);
-	carry(&seen, &counts, &now, 5000000, 3);
-	carry(&seen, &counts, &now, 20000000, 2);
+	carry(&conn, 50000000, 1);
+	carry(&conn, 5000000, 3);
+	carry(&conn, 20000000, 2);
 }
 
 int main(void)
