@@ -189,7 +189,8 @@ static uint64_t waiting(const struct mpib_balance_seen *seen, const struct mpib_
 	return now->bytes[rail] > gone ? now->bytes[rail] - gone : 0;
 }
 
-/* Waits are of parts, and while somebody looks: before a part is posted nothing is waited for. */
+/* What isn't looked at may have done anything meanwhile, and without a part under way nothing is
+ * waited for: neither is a wait. */
 static void note_progress(struct mpib_balance_seen *seen, const struct mpib_balance_counts *now,
 			  uint64_t now_usec)
 {
