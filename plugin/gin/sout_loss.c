@@ -383,7 +383,8 @@ static bool is_ready(struct mpib_gin_peer *peer)
 		return true;
 	if (!atomic_load_explicit(&peer->over, memory_order_acquire))
 		return false;
-	if (peer->failures)
+	/* One that is gone since the step began is told as that. */
+	if (peer->failures && mpib_gin_look(peer->gin) == 0)
 		(void)cannot_tell(peer);
 	return !peer->failures;
 }
