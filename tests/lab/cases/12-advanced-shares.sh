@@ -58,6 +58,8 @@ share_moves 512 250003 4
 share_moves 1024 250003 4
 # Short messages go whole, on the rail with the larger part; the setting says what is short.
 share_moves 256 32767 8
+share_moves 512 32767 8
 share_moves 768 32767 8
 share_moves 256 32768 8
 share_moves 256 99999 4 100000
+share_moves 256 100000 4 100000
