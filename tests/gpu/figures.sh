@@ -54,6 +54,12 @@ shaped() {
 	figure mpib-auto shaped "$op" $from $most
 	net_ib_merged
 	figure ib-merged shaped "$op" $from $most
+	# One rail as fast as both: what NCCL gets out of so much, with nothing to divide.
+	fabric $FIGURE_GPUS sup=2500000000
+	policy '[policy]' 'intra = 1024'
+	reload
+	net_advanced
+	figure one-rail shaped "$op" $from $most
 }
 
 # ---- profiles: where the time of one size goes ---------------------------------------------------

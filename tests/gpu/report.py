@@ -15,6 +15,7 @@ NAMES = {
     "socket": "Socket",
     "sout-alone": "SOUT alone",
     "sup-alone": "SUP alone",
+    "one-rail": "one rail as fast as both",
 }
 
 
@@ -74,6 +75,9 @@ def ratios(tables):
                     f"- shaped, {op}, {size(count)}: {figure['busbw'] / both:.3f} of the sum of the"
                     f" rails (0.97), {ratio:.2f} times net_ib merged (2)"
                 )
+                if "one-rail" in nets:
+                    auto = nets["mpib-auto"][count]["busbw"] / nets["one-rail"][count]["busbw"]
+                    print(f"- shaped, {op}, {size(count)}, auto: {auto:.3f} of one rail as fast as both (0.97)")
 
 
 def save(figure, path):
