@@ -305,7 +305,18 @@ static void step(struct mpib_balance *balance, const struct mpib_balance_limits 
 	balance->restless += STEP_COST;
 }
 
-/* The rate of the rail that has room, as long as it may have more. */
+/* The share at which both rails are measured to need the same time, whatever the limits. */
+static uint32_t balanced(const struct mpib_balance *balance)
+{
+	double sout = rate_of(&balance->average, 0);
+	double sup = rate_of(&balance->average, 1);
+
+	sup *= 1 + LEAN * (sup - sout) / (sup + sout);
+	return (uint32_t)(sup / (sout + sup) * MPIB_SHARE_MAX + 0.5);
+}
+
+/* The rate of the rail that has room, as long as it may have more. The share in force doesn't tell
+ * that: it may stand just within a limit for good, as the rest of the way isn't worth a change. */
 static void creep(struct mpib_balance *balance, const struct mpib_balance_limits *limits,
 		  double off)
 {
@@ -315,9 +326,9 @@ static void creep(struct mpib_balance *balance, const struct mpib_balance_limits
 		      greater(1, open->done[0] + open->done[1]);
 	double by = CREEP * off / (1 + wait) + lesser(0.5, wait) * (off - balance->uneven);
 
-	if (off > 0 && balance->share < limits->most)
+	if (off > 0 && balanced(balance) < limits->most)
 		balance->average.bytes[1] *= exp(by);
-	else if (off < 0 && balance->share > limits->least)
+	else if (off < 0 && balanced(balance) > limits->least)
 		balance->average.bytes[0] *= exp(-by);
 }
 
@@ -402,15 +413,6 @@ enum mpib_balance_reason mpib_balance_put(struct mpib_balance *balance,
 	balance->share = share;
 	balance->changes++;
 	return reason;
-}
-
-static uint32_t balanced(const struct mpib_balance *balance)
-{
-	double sout = rate_of(&balance->average, 0);
-	double sup = rate_of(&balance->average, 1);
-
-	sup *= 1 + LEAN * (sup - sout) / (sup + sout);
-	return (uint32_t)(sup / (sout + sup) * MPIB_SHARE_MAX + 0.5);
 }
 
 /* Nothing is measured, as one rail has completed nothing yet: it can't be faster than if it were

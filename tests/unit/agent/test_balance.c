@@ -485,6 +485,52 @@ static void a_rail_at_a_bound_is_not_taken_for_faster(void **state)
 	assert_in_range(flow.balance.share, 800, 840);
 }
 
+/* Nor is it where the share stands just below the bound, as what is missing isn't worth a change.
+ */
+static void no_rate_runs_away_just_below_a_bound(void **state)
+{
+	struct mpib_balance balance = { .share = 596 };
+	const struct mpib_balance_limits limits = { .least = 102,
+						    .most = 600,
+						    .settle_usec = 100000 };
+	/* Messages wait for SOUT. */
+	const struct mpib_balance_look look = { .usec = 10000,
+						.bytes = { 10000000, 14000000 },
+						.busy_nsec = { 10000000, 10000000 },
+						.busy_most_nsec = { 10000000, 10000000 },
+						.connections = 1,
+						.queued = { 9, 1 },
+						.done = { 10, 10 } };
+
+	for (unsigned int n = 0; n < 30000; n++)
+		(void)mpib_balance_step(&balance, &limits, &look, 0, 1);
+	assert_in_range(balance.share, 596, 600);
+	assert_in_range(mpib_balance_rate(&balance, 1) / 1000000, 1390, 1600);
+	assert_in_range(mpib_balance_rate(&balance, 0) / 1000000, 990, 1010);
+}
+
+/* The same of SOUT, just above the least share. */
+static void no_rate_runs_away_just_above_a_bound(void **state)
+{
+	struct mpib_balance balance = { .share = 428 };
+	const struct mpib_balance_limits limits = { .least = 424,
+						    .most = 922,
+						    .settle_usec = 100000 };
+	const struct mpib_balance_look look = { .usec = 10000,
+						.bytes = { 14000000, 10000000 },
+						.busy_nsec = { 10000000, 10000000 },
+						.busy_most_nsec = { 10000000, 10000000 },
+						.connections = 1,
+						.queued = { 1, 9 },
+						.done = { 10, 10 } };
+
+	for (unsigned int n = 0; n < 30000; n++)
+		(void)mpib_balance_step(&balance, &limits, &look, 0, 1);
+	assert_in_range(balance.share, 424, 428);
+	assert_in_range(mpib_balance_rate(&balance, 0) / 1000000, 1390, 1600);
+	assert_in_range(mpib_balance_rate(&balance, 1) / 1000000, 990, 1010);
+}
+
 /* A rail stands still for two looks, again and again. */
 static void one_window_that_is_far_off_moves_little(void **state)
 {
@@ -855,6 +901,8 @@ int main(void)
 		cmocka_unit_test(steps_of_a_collective_find_the_balance),
 		cmocka_unit_test(the_first_messages_are_not_waited_for),
 		cmocka_unit_test(a_rail_at_a_bound_is_not_taken_for_faster),
+		cmocka_unit_test(no_rate_runs_away_just_below_a_bound),
+		cmocka_unit_test(no_rate_runs_away_just_above_a_bound),
 		cmocka_unit_test(one_window_that_is_far_off_moves_little),
 		cmocka_unit_test(the_queue_of_long_parts_is_no_reason),
 		cmocka_unit_test(it_is_not_misled_by_rails_that_make_up_for_idle_time),
