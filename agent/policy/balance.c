@@ -21,6 +21,7 @@
 #include "agent/policy/balance.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/macros.h"
@@ -47,19 +48,27 @@
 
 /* With so many parts under way at a look, on the average, they tell for which rail messages wait;
  * fewer say too little. What rails differ by at least: their queues, as a part of their sum, the
- * less the more parts there are, by the square root; and times of being busy, as a part of the
- * longer. */
+ * less the more parts there are, by the square root (equal rails; see queue_noticed()); and times
+ * of being busy, as a part of the longer. */
 #define QUEUE_LEAST   1.5
 #define QUEUE_LONG    16.0
-#define QUEUE_NOTICED 0.4
+#define QUEUE_NOTICED 0.3
 #define IDLE_NOTICED  0.01
 #define ALWAYS_BUSY   0.97
 #define OFTEN_IDLE    0.8
 
 /* How fast a rate creeps, in a window, as its logarithm. A share shows in the queues only when what
- * waits there is through: so it creeps the slower the longer that takes, and what the queues
- * changed by counts, too, else the share would go too far and swing. */
-#define CREEP 0.07
+ * waits there is through: so it creeps the slower the longer that takes, and the share goes ahead
+ * of the rates by what the queues say at the moment, else it would go too far and swing. */
+#define CREEP	   0.07
+#define AHEAD_MOST 0.5
+
+/* What chance says of the queues doesn't last: after so many windows that say the same the rate
+ * creeps faster and faster, up to so many times as fast, within so many windows more for each. */
+#define LASTING_LEAST	8.0
+#define LASTING_FASTER	8.0
+#define LASTING_FASTEST 4.0
+#define LASTING_COUNTED 10000
 
 /* A rail that was busy for a smaller part of the other's time than this is taken for as slow as if
  * it had been busy for that part. */
@@ -262,17 +271,38 @@ static double beyond(double off, double noticed)
 	return off - greater(-noticed, lesser(noticed, off));
 }
 
+static double parts_queued(const struct mpib_balance *balance)
+{
+	return balance->queued[0] + balance->queued[1];
+}
+
+/* By how much queues have to differ, for one part that is under way. Less if messages wait for the
+ * slower rail: a share that is off to that side costs more, by the ratio of both. More if they seem
+ * to wait for the faster one: its parts are longer, and under way for longer even where nothing
+ * waits. */
+static double queue_noticed(const struct mpib_balance *balance, unsigned int waited_for)
+{
+	double faster;
+
+	if (!balance->measured)
+		return QUEUE_NOTICED;
+	faster = rate_of(&balance->average, waited_for) - rate_of(&balance->average, !waited_for);
+	faster /= rate_of(&balance->average, 0) + rate_of(&balance->average, 1);
+	return QUEUE_NOTICED * (1 + faster);
+}
+
 /* Above 0, up to 1: messages wait for SOUT, and SUP has room; below 0: the other way round; 0: they
  * wait for both alike, as far as can be told. */
 static double uneven(const struct mpib_balance *balance, const struct estimate window[2])
 {
-	double parts = balance->queued[0] + balance->queued[1];
+	double parts = parts_queued(balance);
 	double busiest = greater(window[0].busy, window[1].busy);
+	double off;
 
 	if (parts < QUEUE_LEAST)
 		return beyond((window[0].busy - window[1].busy) / busiest, IDLE_NOTICED);
-	return beyond((balance->queued[0] - balance->queued[1]) / parts,
-		      QUEUE_NOTICED / sqrt(parts));
+	off = (balance->queued[0] - balance->queued[1]) / parts;
+	return beyond(off, queue_noticed(balance, off < 0) / sqrt(parts));
 }
 
 /* A rail that has room is at least as fast as it was. */
@@ -302,6 +332,7 @@ static void step(struct mpib_balance *balance, const struct mpib_balance_limits 
 		balance->average.usec[rail] += balance->latest.usec[rail];
 	}
 	balance->off = 0;
+	balance->lasting = 0;
 	balance->restless += STEP_COST;
 }
 
@@ -311,8 +342,19 @@ static uint32_t balanced(const struct mpib_balance *balance)
 	double sout = rate_of(&balance->average, 0);
 	double sup = rate_of(&balance->average, 1);
 
-	sup *= 1 + LEAN * (sup - sout) / (sup + sout);
+	sup *= (1 + LEAN * (sup - sout) / (sup + sout)) * exp(balance->ahead);
 	return (uint32_t)(sup / (sout + sup) * MPIB_SHARE_MAX + 0.5);
+}
+
+/* How often the windows in a row have said the same as this one. */
+static void count_lasting(struct mpib_balance *balance, double off)
+{
+	int most = off > 0 ? LASTING_COUNTED : -LASTING_COUNTED;
+
+	if (off > 0 ? balance->lasting < 0 : balance->lasting > 0)
+		balance->lasting = 0;
+	if (balance->lasting != most)
+		balance->lasting += off > 0 ? 1 : -1;
 }
 
 /* The rate of the rail that has room, as long as it may have more. The share in force doesn't tell
@@ -322,14 +364,20 @@ static void creep(struct mpib_balance *balance, const struct mpib_balance_limits
 {
 	const struct mpib_balance_window *open = &balance->open;
 	/* in windows */
-	double wait = (balance->queued[0] + balance->queued[1]) /
-		      greater(1, open->done[0] + open->done[1]);
-	double by = CREEP * off / (1 + wait) + lesser(0.5, wait) * (off - balance->uneven);
+	double wait = parts_queued(balance) / greater(1, open->done[0] + open->done[1]);
+	double faster;
 
-	if (off > 0 && balanced(balance) < limits->most)
-		balance->average.bytes[1] *= exp(by);
-	else if (off < 0 && balanced(balance) > limits->least)
-		balance->average.bytes[0] *= exp(-by);
+	if (off > 0 ? balanced(balance) < limits->most
+		    : off < 0 && balanced(balance) > limits->least)
+		count_lasting(balance, off);
+	else
+		balance->lasting = 0;
+	faster = greater(0, abs(balance->lasting) - LASTING_LEAST) /
+		 (LASTING_FASTER * (1 + 4 * wait));
+	if (balance->lasting)
+		balance->average.bytes[off > 0] *=
+			exp(CREEP * fabs(off) * lesser(LASTING_FASTEST, 1 + faster) / (1 + wait));
+	balance->ahead = lesser(AHEAD_MOST, wait) * off;
 }
 
 /* Takes the window into what is known: how. */
@@ -349,14 +397,16 @@ static enum mpib_balance_reason learn(struct mpib_balance *balance,
 	follow_queues(balance);
 	off = uneven(balance, window);
 	if (balance->measured && off != 0 &&
-	    (balance->queued[0] + balance->queued[1] >= QUEUE_LEAST ||
+	    (parts_queued(balance) >= QUEUE_LEAST ||
 	     (window[off < 0].busy >= ALWAYS_BUSY && window[off > 0].busy < OFTEN_IDLE)))
 		believe_no_slower(&window[off > 0], rate_of(&balance->average, off > 0));
 
+	balance->ahead = 0;
 	balance->off = balance->measured ? far_off(window, &balance->average) : 0;
 	if (!balance->measured) {
 		set(&balance->average, window, limits->settle_usec);
 		balance->measured = true;
+		balance->lasting = 0;
 		reason = balance->returned ? MPIB_BALANCE_RETURN : MPIB_BALANCE_FIRST;
 	} else if (balance->off & before && balance->restless + STEP_COST <= STEPS_AT_ONCE_MAX) {
 		step(balance, limits, window);
@@ -369,7 +419,6 @@ static enum mpib_balance_reason learn(struct mpib_balance *balance,
 		fade(&balance->average, window, limits->settle_usec);
 		creep(balance, limits, off);
 	}
-	balance->uneven = off;
 	set(&balance->latest, window, limits->settle_usec);
 	return reason;
 }

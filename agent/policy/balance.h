@@ -80,7 +80,8 @@ struct mpib_balance {
 	uint8_t off;	   /* rails that were far off in the latest window, by rail and side */
 	uint32_t restless; /* goes up with each step, down with each window */
 	double queued[2];  /* parts under way at a look, of the latest windows */
-	double uneven;	   /* of the latest window: above 0, SUP had room, below, SOUT */
+	int lasting;	   /* windows in a row in which SUP had room; below 0: SOUT had */
+	double ahead; /* what the share has of SUP's rate beyond the average's, as a logarithm */
 	struct mpib_balance_sum average;		    /* older ones weigh less */
 	struct mpib_balance_sum latest;			    /* the latest window */
 	struct mpib_balance_window open;		    /* the one that is being filled */
