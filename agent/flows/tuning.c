@@ -13,6 +13,10 @@
 /* Counters may come a little later than the registration. */
 #define PATIENCE_USEC (2u * MPIB_CLOCK_SECOND)
 
+/* A connection that has lost a rail and hasn't posted for so long says nothing of the rail: its
+ * process may be stopped, and won't see it come back. */
+#define STILL_USEC (5u * MPIB_CLOCK_SECOND)
+
 /* Connections that are looked at in one tick, and of one flow. */
 #define TICK_LOOKS 1024u
 #define FLOW_LOOKS 512u
@@ -156,7 +160,9 @@ void mpib_tuning_beat(struct mpib_tuning *tuning, uint64_t now_usec)
 struct sum {
 	struct mpib_balance_look look;
 	enum mpib_balance_state state; /* the one that tells most */
-	unsigned int lost;
+	unsigned int lost;	       /* rails, as connections say that post... */
+	unsigned int lost_still;       /* ...and those that don't */
+	bool has_both;		       /* a connection that is measured has both rails */
 	uint32_t speed[2];
 	uint32_t looks;
 };
@@ -172,6 +178,21 @@ static void note_state(struct sum *sum, enum mpib_balance_state state)
 
 	if (rank[state] > rank[sum->state])
 		sum->state = state;
+}
+
+static void note_lost(struct mpib_reg *reg, const struct mpib_counter_times *times,
+		      uint64_t now_usec, struct sum *sum)
+{
+	uint32_t posts = times->posts[0] + times->posts[1];
+
+	if (!reg->lost_posts_usec || posts != reg->lost_posts) {
+		reg->lost_posts = posts;
+		reg->lost_posts_usec = now_usec;
+	}
+	if (now_usec - reg->lost_posts_usec < STILL_USEC)
+		sum->lost |= times->lost;
+	else
+		sum->lost_still |= times->lost;
 }
 
 static void look_at_times(struct mpib_tuning *tuning, struct mpib_reg *reg,
@@ -196,7 +217,12 @@ static void look_at_times(struct mpib_tuning *tuning, struct mpib_reg *reg,
 		note_state(sum, MPIB_BALANCE_LIES);
 		return;
 	}
-	sum->lost |= times->lost;
+	if (times->lost) {
+		note_lost(reg, times, now_usec, sum);
+	} else {
+		reg->lost_posts_usec = 0;
+		sum->has_both = sum->has_both || times->timed;
+	}
 	sum->speed[0] = times->speed[0];
 	sum->speed[1] = times->speed[1];
 	note_state(sum, times->timed ? MPIB_BALANCE_MEASURED : MPIB_BALANCE_NO_TRAFFIC);
@@ -271,6 +297,8 @@ static enum mpib_balance_reason look_at(struct mpib_tuning *tuning, struct mpib_
 	look_at_regs(tuning, traffic, mpib_registry_slot(tuning->registry, tuned->slot), now_usec,
 		     &sum);
 	*ret_looks = sum.looks + 1;
+	if (!sum.has_both)
+		sum.lost |= sum.lost_still;
 	tuned->looked_usec = now_usec;
 	if (sum.look.bytes[0] | sum.look.bytes[1])
 		tuned->moved_usec = now_usec;

@@ -127,6 +127,8 @@ struct mpib_reg {
 	uint64_t puts_seen[2];		/* likewise */
 	struct mpib_reg_rails rails;	/* likewise */
 	struct mpib_balance_seen times; /* likewise (kept by tuning.c) */
+	uint32_t lost_posts;		/* what it had posted with a rail lost... */
+	uint64_t lost_posts_usec;	/* ...since then, or 0: no rail is (kept by tuning.c) */
 	uint32_t place;			/* its entry in the peer's table, or MPIB_PLACE_NONE */
 	uint32_t record;		/* where the state file holds it, or MPIB_RECORD_NONE... */
 	uint32_t file;			/* ...in the file of this number (kept by flows_state.c) */
