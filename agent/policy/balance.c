@@ -48,8 +48,8 @@
 
 /* With so many parts under way at a look, on the average, they tell for which rail messages wait;
  * fewer say too little. What rails differ by at least: their queues, as a part of their sum, the
- * less the more parts there are, by the square root (equal rails; see queue_noticed()); and times
- * of being busy, as a part of the longer. */
+ * less the more parts there are, by the square root, up to QUEUE_LONG (equal rails; see
+ * queue_noticed()); and times of being busy, as a part of the longer. */
 #define QUEUE_LEAST   1.5
 #define QUEUE_LONG    16.0
 #define QUEUE_NOTICED 0.3
@@ -302,7 +302,7 @@ static double uneven(const struct mpib_balance *balance, const struct estimate w
 	if (parts < QUEUE_LEAST)
 		return beyond((window[0].busy - window[1].busy) / busiest, IDLE_NOTICED);
 	off = (balance->queued[0] - balance->queued[1]) / parts;
-	return beyond(off, queue_noticed(balance, off < 0) / sqrt(parts));
+	return beyond(off, queue_noticed(balance, off < 0) / sqrt(lesser(parts, QUEUE_LONG)));
 }
 
 /* A rail that has room is at least as fast as it was. */
