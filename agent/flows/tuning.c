@@ -13,8 +13,8 @@
 /* Counters may come a little later than the registration. */
 #define PATIENCE_USEC (2u * MPIB_CLOCK_SECOND)
 
-/* A connection that has lost a rail and hasn't posted for so long says nothing of the rail: its
- * process may be stopped, and won't see it come back. */
+/* A connection that has lost a rail and hasn't posted for so long may be of a process that is
+ * stopped, and won't see the rail come back: others of the flow are asked. */
 #define STILL_USEC (5u * MPIB_CLOCK_SECOND)
 
 /* Connections that are looked at in one tick, and of one flow. */
@@ -101,6 +101,7 @@ uint32_t mpib_tuning_begin(struct mpib_tuning *tuning, uint32_t index,
 		LIST_FOREACH(reg, &mpib_registry_slot(tuning->registry, index)->regs, of_slot)
 		{
 			reg->times = (struct mpib_balance_seen){ 0 };
+			reg->lost_posts_usec = 0;
 		}
 	}
 	tuned->limits = *limits;
@@ -160,9 +161,9 @@ void mpib_tuning_beat(struct mpib_tuning *tuning, uint64_t now_usec)
 struct sum {
 	struct mpib_balance_look look;
 	enum mpib_balance_state state; /* the one that tells most */
-	unsigned int lost;	       /* rails, as connections say that post... */
-	unsigned int lost_still;       /* ...and those that don't */
-	bool has_both;		       /* a connection that is measured has both rails */
+	unsigned int lost;	       /* rails, as connections say that posted of late... */
+	unsigned int lost_still;       /* ...and those that didn't, see STILL_USEC */
+	bool has_both;		       /* one that is measured says that it has both rails */
 	uint32_t speed[2];
 	uint32_t looks;
 };
@@ -214,6 +215,7 @@ static void look_at_times(struct mpib_tuning *tuning, struct mpib_reg *reg,
 	if (lie)
 		mpib_journal_lie(tuning->journal, reg, mpib_balance_lie_text(lie), false);
 	if (reg->times.lie) {
+		reg->lost_posts_usec = 0;
 		note_state(sum, MPIB_BALANCE_LIES);
 		return;
 	}
@@ -286,6 +288,17 @@ static enum mpib_balance_reason take_speeds(struct mpib_tuned *tuned, const stru
 		MPIB_BALANCE_START, now_usec);
 }
 
+/* Rails that only connections say are lost that didn't post of late. One that has both may not know
+ * better, as it didn't post, either: it does once something has completed on the rail. */
+static unsigned int lost_after_all(const struct mpib_tuned *tuned, const struct sum *sum)
+{
+	unsigned int carries = (sum->look.done[0] ? 1u : 0) | (sum->look.done[1] ? 2u : 0);
+
+	if (!sum->has_both)
+		return sum->lost_still;
+	return tuned->balance.lost & sum->lost_still & ~carries;
+}
+
 static enum mpib_balance_reason look_at(struct mpib_tuning *tuning, struct mpib_traffic *traffic,
 					struct mpib_tuned *tuned, uint64_t now_usec,
 					uint32_t *ret_looks)
@@ -297,8 +310,7 @@ static enum mpib_balance_reason look_at(struct mpib_tuning *tuning, struct mpib_
 	look_at_regs(tuning, traffic, mpib_registry_slot(tuning->registry, tuned->slot), now_usec,
 		     &sum);
 	*ret_looks = sum.looks + 1;
-	if (!sum.has_both)
-		sum.lost |= sum.lost_still;
+	sum.lost |= lost_after_all(tuned, &sum);
 	tuned->looked_usec = now_usec;
 	if (sum.look.bytes[0] | sum.look.bytes[1])
 		tuned->moved_usec = now_usec;

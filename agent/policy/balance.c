@@ -48,14 +48,16 @@
 
 /* With so many parts under way at a look, on the average, they tell for which rail messages wait;
  * fewer say too little. What rails differ by at least: their queues, as a part of their sum, the
- * less the more parts there are, by the square root, up to QUEUE_LONG (equal rails; see
- * queue_noticed()); and times of being busy, as a part of the longer. */
-#define QUEUE_LEAST   1.5
-#define QUEUE_LONG    16.0
-#define QUEUE_NOTICED 0.3
-#define IDLE_NOTICED  0.01
-#define ALWAYS_BUSY   0.97
-#define OFTEN_IDLE    0.8
+ * less the more parts there are, by the square root, up to QUEUE_LONG; and times of being busy, as
+ * a part of the longer. QUEUE_NOTICED is that of one part on equal rails, QUEUE_NOTICED_LEAST what
+ * is left of it where one rail is far slower. */
+#define QUEUE_LEAST	    1.5
+#define QUEUE_LONG	    16.0
+#define QUEUE_NOTICED	    0.3
+#define QUEUE_NOTICED_LEAST 0.15
+#define IDLE_NOTICED	    0.01
+#define ALWAYS_BUSY	    0.97
+#define OFTEN_IDLE	    0.8
 
 /* How fast a rate creeps, in a window, as its logarithm. A share shows in the queues only when what
  * waits there is through: so it creeps the slower the longer that takes, and the share goes ahead
@@ -63,12 +65,21 @@
 #define CREEP	   0.07
 #define AHEAD_MOST 0.5
 
-/* What chance says of the queues doesn't last: after so many windows that say the same the rate
- * creeps faster and faster, up to so many times as fast, within so many windows more for each. */
+/* What chance says of the queues doesn't last. So after LASTING_LEAST windows in a row that say the
+ * same the rate creeps faster: twice as fast after LASTING_FASTER more, and so on, up to
+ * LASTING_FASTEST times. Where what waits takes several windows they are more by that. */
 #define LASTING_LEAST	8.0
 #define LASTING_FASTER	8.0
 #define LASTING_FASTEST 4.0
 #define LASTING_COUNTED 10000
+
+/* Rates creep up only, as queues tell which rail is faster than it seems. Where they say now one
+ * and now the other, both would go on and on: so many times what a window says is enough. */
+#define RATES_BEYOND 16.0
+
+/* A rail that gets nothing can't be measured any more: a share that finds itself leaves it that
+ * much, of 1024, even where the limits don't. */
+#define PART_LEAST 8u
 
 /* A rail that was busy for a smaller part of the other's time than this is taken for as slow as if
  * it had been busy for that part. */
@@ -288,7 +299,7 @@ static double queue_noticed(const struct mpib_balance *balance, unsigned int wai
 		return QUEUE_NOTICED;
 	faster = rate_of(&balance->average, waited_for) - rate_of(&balance->average, !waited_for);
 	faster /= rate_of(&balance->average, 0) + rate_of(&balance->average, 1);
-	return QUEUE_NOTICED * (1 + faster);
+	return greater(QUEUE_NOTICED_LEAST, QUEUE_NOTICED * (1 + faster));
 }
 
 /* Above 0, up to 1: messages wait for SOUT, and SUP has room; below 0: the other way round; 0: they
@@ -357,8 +368,9 @@ static void count_lasting(struct mpib_balance *balance, double off)
 		balance->lasting += off > 0 ? 1 : -1;
 }
 
-/* The rate of the rail that has room, as long as it may have more. The share in force doesn't tell
- * that: it may stand just within a limit for good, as the rest of the way isn't worth a change. */
+/* The rate of the rail that has room, unless the rates are at the limit already. The share in force
+ * doesn't tell that: it may stand just within a limit for good, as the rest of the way isn't worth
+ * a change. */
 static void creep(struct mpib_balance *balance, const struct mpib_balance_limits *limits,
 		  double off)
 {
@@ -380,6 +392,15 @@ static void creep(struct mpib_balance *balance, const struct mpib_balance_limits
 	balance->ahead = lesser(AHEAD_MOST, wait) * off;
 }
 
+/* What the rates have in common isn't asked for. */
+static void hold_down(struct mpib_balance_sum *average, const double most[2])
+{
+	double beyond_most = lesser(rate_of(average, 0) / most[0], rate_of(average, 1) / most[1]);
+
+	for (unsigned int rail = 0; rail < 2 && beyond_most > RATES_BEYOND; rail++)
+		average->bytes[rail] *= RATES_BEYOND / beyond_most;
+}
+
 /* Takes the window into what is known: how. */
 static enum mpib_balance_reason learn(struct mpib_balance *balance,
 				      const struct mpib_balance_limits *limits)
@@ -387,9 +408,12 @@ static enum mpib_balance_reason learn(struct mpib_balance *balance,
 	struct estimate window[2];
 	enum mpib_balance_reason reason = MPIB_BALANCE_AVERAGE;
 	uint8_t before = balance->off;
+	double most[2];
 	double off;
 
 	estimate_both(&balance->open, window);
+	for (unsigned int rail = 0; rail < 2; rail++)
+		most[rail] = window[rail].most;
 	balance->restless -= balance->restless > 0;
 	/* Before the first one is taken nothing better is known. */
 	if (balance->measured)
@@ -418,6 +442,7 @@ static enum mpib_balance_reason learn(struct mpib_balance *balance,
 				believe_little(&window[rail], balance->open.usec);
 		fade(&balance->average, window, limits->settle_usec);
 		creep(balance, limits, off);
+		hold_down(&balance->average, most);
 	}
 	set(&balance->latest, window, limits->settle_usec);
 	return reason;
@@ -488,11 +513,26 @@ static enum mpib_balance_reason guess(struct mpib_balance *balance,
 	return mpib_balance_put(balance, limits, share, MPIB_BALANCE_START, now_usec);
 }
 
+/* @limits, but for shares at which one rail can't be measured. */
+static struct mpib_balance_limits measurable(const struct mpib_balance_limits *limits)
+{
+	struct mpib_balance_limits within = *limits;
+
+	if (within.least < PART_LEAST)
+		within.least = within.most < PART_LEAST ? within.most : PART_LEAST;
+	if (within.most > MPIB_SHARE_MAX - PART_LEAST)
+		within.most = within.least > MPIB_SHARE_MAX - PART_LEAST
+				      ? within.least
+				      : MPIB_SHARE_MAX - PART_LEAST;
+	return within;
+}
+
 enum mpib_balance_reason mpib_balance_step(struct mpib_balance *balance,
 					   const struct mpib_balance_limits *limits,
 					   const struct mpib_balance_look *look, unsigned int lost,
 					   uint64_t now_usec)
 {
+	const struct mpib_balance_limits within = measurable(limits);
 	enum mpib_balance_reason reason;
 	uint32_t share;
 	uint32_t off;
@@ -509,25 +549,27 @@ enum mpib_balance_reason mpib_balance_step(struct mpib_balance *balance,
 		balance->returned = true;
 	}
 	if (!fill_window(balance, look))
-		return guess(balance, limits, look, now_usec);
+		return guess(balance, &within, look, now_usec);
 
-	reason = learn(balance, limits);
+	reason = learn(balance, &within);
 	balance->returned = false;
 	balance->windows++;
 	memset(&balance->open, 0, sizeof(balance->open));
 
-	share = clamp(balanced(balance), limits);
+	share = clamp(balanced(balance), &within);
 	off = share > balance->share ? share - balance->share : balance->share - share;
 	if (off < unnoticed(share))
 		return MPIB_BALANCE_NOTHING;
-	return mpib_balance_put(balance, limits, share, reason, now_usec);
+	return mpib_balance_put(balance, &within, share, reason, now_usec);
 }
 
 uint64_t mpib_balance_rate(const struct mpib_balance *balance, unsigned int rail)
 {
 	if (!balance->measured)
 		return 0;
-	return (uint64_t)(rate_of(&balance->average, rail) * 1e6);
+	return rate_of(&balance->average, rail) < 1e12
+		       ? (uint64_t)(rate_of(&balance->average, rail) * 1e6)
+		       : (uint64_t)1e18;
 }
 
 const char *mpib_balance_reason_text(enum mpib_balance_reason reason)

@@ -42,7 +42,7 @@ enum mpib_balance_state {
 };
 
 struct mpib_balance_limits {
-	uint32_t least;	      /* of the share, 0..1024 */
+	uint32_t least;	      /* of the share, 0..1024; see mpib_balance_step() */
 	uint32_t most;	      /* not below @least */
 	uint32_t settle_usec; /* time constant of the moving average, in time of traffic; not 0 */
 };
@@ -80,8 +80,8 @@ struct mpib_balance {
 	uint8_t off;	   /* rails that were far off in the latest window, by rail and side */
 	uint32_t restless; /* goes up with each step, down with each window */
 	double queued[2];  /* parts under way at a look, of the latest windows */
-	int lasting;	   /* windows in a row in which SUP had room; below 0: SOUT had */
-	double ahead; /* what the share has of SUP's rate beyond the average's, as a logarithm */
+	int lasting;	   /* windows in a row that raised SUP's rate; below 0: SOUT's */
+	double ahead;	   /* logarithm of what SUP's rate is raised by, for the share alone */
 	struct mpib_balance_sum average;		    /* older ones weigh less */
 	struct mpib_balance_sum latest;			    /* the latest window */
 	struct mpib_balance_window open;		    /* the one that is being filled */
@@ -92,7 +92,9 @@ struct mpib_balance {
 };
 
 /* Takes what a look found: MPIB_BALANCE_NOTHING, or why balance->share is another one now. @lost:
- * bits of rails that carry nothing at present. @now_usec: kept with the change, not judged. */
+ * bits of rails that carry nothing at present. @now_usec: kept with the change, not judged. What is
+ * found leaves each rail 8 of 1024 where @limits would allow less, as nothing tells otherwise when
+ * it ought to have more again. */
 enum mpib_balance_reason mpib_balance_step(struct mpib_balance *balance,
 					   const struct mpib_balance_limits *limits,
 					   const struct mpib_balance_look *look, unsigned int lost,
@@ -102,7 +104,7 @@ enum mpib_balance_reason mpib_balance_step(struct mpib_balance *balance,
 enum mpib_balance_reason mpib_balance_put(struct mpib_balance *balance,
 					  const struct mpib_balance_limits *limits, uint32_t share,
 					  enum mpib_balance_reason reason, uint64_t now_usec);
-/* Bytes a second that @rail gave while it was busy; 0: not measured. */
+/* Bytes a second that @rail gave while it was busy, 1e18 at most; 0: not measured. */
 uint64_t mpib_balance_rate(const struct mpib_balance *balance, unsigned int rail);
 /* "no traffic yet", "measured", "its plugin is older and tells no busy times": for people. */
 const char *mpib_balance_state_text(enum mpib_balance_state state);

@@ -127,11 +127,11 @@ struct mpib_reg {
 	uint64_t puts_seen[2];		/* likewise */
 	struct mpib_reg_rails rails;	/* likewise */
 	struct mpib_balance_seen times; /* likewise (kept by tuning.c) */
-	uint32_t lost_posts;		/* what it had posted with a rail lost... */
-	uint64_t lost_posts_usec;	/* ...since then, or 0: no rail is (kept by tuning.c) */
-	uint32_t place;			/* its entry in the peer's table, or MPIB_PLACE_NONE */
-	uint32_t record;		/* where the state file holds it, or MPIB_RECORD_NONE... */
-	uint32_t file;			/* ...in the file of this number (kept by flows_state.c) */
+	uint32_t lost_posts;		/* parts posted, while it has lost a rail... */
+	uint64_t lost_posts_usec; /* ...when a look first found so many; 0: none did (tuning.c) */
+	uint32_t place;		  /* its entry in the peer's table, or MPIB_PLACE_NONE */
+	uint32_t record;	  /* where the state file holds it, or MPIB_RECORD_NONE... */
+	uint32_t file;		  /* ...in the file of this number (kept by flows_state.c) */
 	bool adopted;  /* of an earlier agent, and its process hasn't registered it again */
 	bool restored; /* of an earlier agent */
 	bool gin;      /* a mesh's, by its counters (kept by traffic.c) */

@@ -580,6 +580,51 @@ static void a_stopped_process_keeps_no_flow_from_being_measured(void **state)
 	end_job();
 }
 
+/* Four messages, of which nothing completes on SUP, and so none follows. */
+static void hang_on_sup(void)
+{
+	struct mpib_counter_entry *entry = job.entry[0];
+	const struct timespec pause = { .tv_nsec = 1000000 };
+
+	/* its busy time goes on */
+	(void)__atomic_fetch_or(&entry->busy[1], 1, __ATOMIC_RELEASE);
+	for (unsigned int n = 0; n < 4; n++) {
+		(void)nanosleep(&pause, NULL);
+		entry->rail[0].bytes += 25000;
+		entry->rail[1].bytes += 100000;
+		(void)__atomic_add_fetch(&entry->rail[0].requests, 1, __ATOMIC_RELEASE);
+		(void)__atomic_add_fetch(&entry->rail[1].requests, 1, __ATOMIC_RELEASE);
+		(void)__atomic_add_fetch(&entry->rail[0].completions, 1, __ATOMIC_RELEASE);
+		(void)__atomic_add_fetch(&entry->busy[0], 2 * 1000000, __ATOMIC_RELEASE);
+	}
+}
+
+/* Two processes send nothing for a while. One has lost SUP, the other one will find out as soon as
+ * it sends. */
+static void who_knows_of_no_loss_ends_none(void **state)
+{
+	const struct timespec silence = { .tv_sec = 6 }, looks = { .tv_sec = 3 };
+	struct mpib_counter_entry *second;
+	uint32_t share;
+	pid_t pid;
+
+	(void)state;
+	start_job("[policy]\ninter = auto\n",
+		  MPIB_COUNTERS_HAVE_BUSY | MPIB_COUNTERS_HAVE_FAILOVER);
+	assert_true(carry_until(0, 10000, 25, 100, 810, 830));
+	pid = start_second(geteuid(), &second);
+	second->losses[1] = 1;
+	second->rails_up = 1;
+	(void)carry_until(0, 100, 25, 100, 0, 0);
+	share = share_of(0);
+	(void)nanosleep(&silence, NULL);
+	hang_on_sup();
+	(void)nanosleep(&looks, NULL);
+	assert_int_equal(share_of(0), share);
+	end_second(pid);
+	end_job();
+}
+
 static unsigned long switches(pid_t pid)
 {
 	unsigned long count = 0;
@@ -629,6 +674,7 @@ int main(void)
 		AGENT_TEST(counters_of_a_process_that_ended_move_no_share),
 		AGENT_TEST(a_lost_rail_is_not_measured),
 		AGENT_TEST(a_stopped_process_keeps_no_flow_from_being_measured),
+		AGENT_TEST(who_knows_of_no_loss_ends_none),
 		AGENT_TEST(nobody_wakes_for_flows_that_are_silent),
 	};
 
