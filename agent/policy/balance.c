@@ -548,6 +548,10 @@ enum mpib_balance_reason mpib_balance_step(struct mpib_balance *balance,
 		balance->measured = false;
 		balance->returned = true;
 	}
+	/* It may come from an agent that went to the end. */
+	if (balance->share != clamp(balance->share, &within))
+		return mpib_balance_put(balance, &within, balance->share, MPIB_BALANCE_BOUNDS,
+					now_usec);
 	if (!fill_window(balance, look))
 		return guess(balance, &within, look, now_usec);
 
