@@ -548,6 +548,22 @@ static void a_lost_rail_is_not_measured(void **state)
 	end_job();
 }
 
+/* A job that has found its share, and a second process, which has lost SUP: the agent knows. */
+static pid_t start_beside_a_loss(struct mpib_counter_entry **ret)
+{
+	pid_t pid;
+
+	start_job("[policy]\ninter = auto\n",
+		  MPIB_COUNTERS_HAVE_BUSY | MPIB_COUNTERS_HAVE_FAILOVER);
+	assert_true(carry_until(0, 10000, 25, 100, 810, 830));
+	pid = start_second(geteuid(), ret);
+	(*ret)->rail[0].requests = 7;
+	(*ret)->losses[1] = 1;
+	(*ret)->rails_up = 1;
+	(void)carry_until(0, 200, 25, 100, 0, 0);
+	return pid;
+}
+
 /* It lost SUP and then came to a stop: it won't tell that SUP is back. */
 static void a_stopped_process_keeps_no_flow_from_being_measured(void **state)
 {
@@ -556,14 +572,7 @@ static void a_stopped_process_keeps_no_flow_from_being_measured(void **state)
 	pid_t pid;
 
 	(void)state;
-	start_job("[policy]\ninter = auto\n",
-		  MPIB_COUNTERS_HAVE_BUSY | MPIB_COUNTERS_HAVE_FAILOVER);
-	assert_true(carry_until(0, 10000, 25, 100, 810, 830));
-	pid = start_second(geteuid(), &stopped);
-	stopped->rail[0].requests = 7;
-	stopped->losses[1] = 1;
-	stopped->rails_up = 1;
-	(void)carry_until(0, 30, 25, 100, 0, 0);
+	pid = start_beside_a_loss(&stopped);
 	share = share_of(0);
 	(void)carry_until(0, 1000, 100, 25, 0, 0);
 	assert_int_equal(share_of(0), share);
@@ -609,13 +618,7 @@ static void who_knows_of_no_loss_ends_none(void **state)
 	pid_t pid;
 
 	(void)state;
-	start_job("[policy]\ninter = auto\n",
-		  MPIB_COUNTERS_HAVE_BUSY | MPIB_COUNTERS_HAVE_FAILOVER);
-	assert_true(carry_until(0, 10000, 25, 100, 810, 830));
-	pid = start_second(geteuid(), &second);
-	second->losses[1] = 1;
-	second->rails_up = 1;
-	(void)carry_until(0, 100, 25, 100, 0, 0);
+	pid = start_beside_a_loss(&second);
 	share = share_of(0);
 	(void)nanosleep(&silence, NULL);
 	hang_on_sup();
